@@ -1,0 +1,23 @@
+"""`sub`: the shim goes straight to its own module; everything else to the command line.
+
+The shim's start-up is on every agent's critical path, so nothing is imported here that it does not need.
+"""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> int:
+    argv = sys.argv
+    if len(argv) > 1 and argv[1] == "shim":
+        from subluminal.adapters.mcp_stdio import shim
+
+        return shim.main(argv[2:])
+    from subluminal.cli.main import run
+
+    return run(argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

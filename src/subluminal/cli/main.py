@@ -1,0 +1,91 @@
+"""The command table and the one place where an error becomes a sentence and an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+
+import click
+
+from subluminal.contracts.errors import SubluminalError
+
+# name -> (module, attribute, one-line help). Commands are imported only when used.
+COMMANDS: dict[str, tuple[str, str, str]] = {
+    "import": ("subluminal.cli.imports", "import_command", "Route a client's MCP servers through Subluminal."),
+    "restore": ("subluminal.cli.imports", "restore_command", "Put a client's configuration back."),
+    "run": ("subluminal.cli.run", "run_command", "Run an agent as one identified run."),
+    "kill": ("subluminal.cli.run", "kill_command", "Stop a run: every further tool call is refused."),
+    "tail": ("subluminal.cli.tail", "tail_command", "Watch tool calls as they happen."),
+    "runs": ("subluminal.cli.query", "runs_command", "List runs."),
+    "query": ("subluminal.cli.query", "query_command", "Search recorded tool calls."),
+    "show": ("subluminal.cli.show", "show_command", "Show one run or one call."),
+    "policy": ("subluminal.cli.policy", "policy_group", "Lint, compile, explain, diff and test policies."),
+    "secrets": ("subluminal.cli.secrets", "secrets_group", "Keep secrets away from the agent."),
+    "agent": ("subluminal.cli.agent", "agent_group", "Run an agent and read its events."),
+    "export": ("subluminal.cli.trace", "export_group", "Export a run as a trace bundle."),
+    "ingest": ("subluminal.cli.trace", "ingest_command", "Read events or bundles into the ledger."),
+    "verify": ("subluminal.cli.trace", "verify_command", "Prove that the record was not changed."),
+    "prune": ("subluminal.cli.trace", "prune_command", "Remove old runs from the ledger."),
+    "ledgerd": ("subluminal.cli.ledgerd", "ledgerd_command", "The ledger daemon (starts by itself)."),
+    "doctor": ("subluminal.cli.doctor", "doctor_command", "Check the installation and say how to mend it."),
+    "hash": ("subluminal.cli.hash", "hash_command", "Print the args_hash of a JSON object."),
+    "completion": ("subluminal.cli.completion", "completion_command", "Print shell completion."),
+    "version": ("subluminal.cli.version", "version_command", "Print versions."),
+}
+
+
+class LazyGroup(click.Group):
+    """Lists commands from the table; imports a command's module only to run it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for name, (module, _, _) in COMMANDS.items() if importlib.util.find_spec(module)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = COMMANDS.get(cmd_name)
+        if entry is None or importlib.util.find_spec(entry[0]) is None:
+            return None
+        command: click.Command = getattr(importlib.import_module(entry[0]), entry[1])
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = [(name, COMMANDS[name][2]) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Subluminal stands between AI agents and their tools: it decides each tool call and records it.",
+    epilog="Start with: sub import claude, run your agent as always, sub tail.",
+)
+@click.option("--version", "show_version", is_flag=True, is_eager=True, help="Print the version and exit.")
+@click.pass_context
+def cli(ctx: click.Context, show_version: bool) -> None:
+    pass
+
+
+def run(args: list[str]) -> int:
+    if args[:1] == ["--version"]:
+        args = ["version", *args[1:]]
+    try:
+        result = cli.main(args=args, prog_name="sub", standalone_mode=False)
+    except SubluminalError as error:
+        print(f"sub: {error}", file=sys.stderr)
+        if error.hint:
+            print(f"  {error.hint}", file=sys.stderr)
+        return error.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return 2
+    except click.ClickException as error:
+        error.show()
+        return 2
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except BrokenPipeError:
+        # The reader (`| head`) has gone: that is its right, not an error. Keep the interpreter's exit flush quiet.
+        sys.stdout = None  # type: ignore[assignment]  # the stream is unusable from here on
+        return 0
+    return result if isinstance(result, int) else 0

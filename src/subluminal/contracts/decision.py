@@ -1,0 +1,150 @@
+"""Contract C: the decision object, its hint, and the shapes a refused caller receives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from subluminal.contracts.vocabulary import ALLOW, DEFAULT_ALLOW, INTERFACE_VERSION
+
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class PolicyRef:
+    """Which policy decided: the three names every decision event and error carries."""
+
+    __slots__ = ("policy_hash", "policy_id", "policy_version")
+
+    def __init__(self, policy_id: str, policy_version: str, policy_hash: str) -> None:
+        self.policy_id = policy_id
+        self.policy_version = policy_version
+        self.policy_hash = policy_hash
+
+    def as_dict(self) -> dict[str, str]:
+        return {
+            "policy_id": self.policy_id,
+            "policy_version": self.policy_version,
+            "policy_hash": self.policy_hash,
+        }
+
+
+class Hint:
+    """§3.2.4: what the agent can do instead."""
+
+    __slots__ = ("hint_kind", "hint_text", "retry_advice", "suggested_args")
+
+    def __init__(
+        self,
+        hint_text: str,
+        hint_kind: str = "OTHER",
+        suggested_args: dict[str, Any] | None = None,
+        retry_advice: str | None = None,
+    ) -> None:
+        self.hint_text = hint_text
+        self.hint_kind = hint_kind
+        self.suggested_args = suggested_args
+        self.retry_advice = retry_advice
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "hint_text": self.hint_text,
+            "suggested_args": self.suggested_args,
+            "retry_advice": self.retry_advice,
+            "hint_kind": self.hint_kind,
+        }
+
+
+class Decision:
+    """§3.1. `would` is set in observe mode: the decision that enforcement would have taken.
+
+    `retry_advice` is a sentence for THROTTLE (§3.2.3); hints carry their own. `policy` names the bundle that decided.
+    """
+
+    __slots__ = (
+        "action",
+        "backoff_ms",
+        "hint",
+        "policy",
+        "reason_code",
+        "retry_advice",
+        "rule_id",
+        "severity",
+        "summary",
+        "terminate",
+        "would",
+    )
+
+    def __init__(
+        self,
+        action: str = ALLOW,
+        rule_id: str | None = None,
+        severity: str = "info",
+        reason_code: str = DEFAULT_ALLOW,
+        summary: str = "",
+        *,
+        policy: PolicyRef,
+        backoff_ms: int | None = None,
+        retry_advice: str | None = None,
+        hint: Hint | None = None,
+        terminate: tuple[str, str] | None = None,
+        would: Decision | None = None,
+    ) -> None:
+        self.action = action
+        self.rule_id = rule_id
+        self.severity = severity
+        self.reason_code = reason_code
+        self.summary = summary
+        self.policy = policy
+        self.backoff_ms = backoff_ms
+        self.retry_advice = retry_advice
+        self.hint = hint
+        self.terminate = terminate  # (terminate_code, terminate_message)
+        self.would = would
+
+    def as_dict(self) -> dict[str, Any]:
+        """The decision object of §3.1, with the optional members only where the action has them."""
+        out: dict[str, Any] = {
+            "action": self.action,
+            "rule_id": self.rule_id,
+            "severity": self.severity,
+            "reason_code": self.reason_code,
+            "summary": self.summary,
+        }
+        if self.backoff_ms is not None:
+            out["backoff_ms"] = self.backoff_ms
+        if self.hint is not None:
+            out["hint"] = self.hint.as_dict()
+        if self.terminate is not None:
+            out["terminate"] = {"terminate_code": self.terminate[0], "terminate_message": self.terminate[1]}
+        return out
+
+
+def subluminal_data(
+    decision: Decision, *, run_id: str, call_id: str, server_name: str, tool_name: str, args_hash: str
+) -> dict[str, Any]:
+    """`error.data.subluminal` (§3.2.2 to §3.2.4), the same for every adapter."""
+    data: dict[str, Any] = {
+        "v": INTERFACE_VERSION,
+        "action": decision.action,
+        "rule_id": decision.rule_id,
+        "reason_code": decision.reason_code,
+        "summary": decision.summary,
+        "run_id": run_id,
+        "call_id": call_id,
+        "server_name": server_name,
+        "tool_name": tool_name,
+        "args_hash": args_hash,
+        "policy": decision.policy.as_dict(),
+    }
+    if decision.backoff_ms is not None:
+        data["backoff_ms"] = decision.backoff_ms
+    if decision.retry_advice is not None:
+        data["retry_advice"] = decision.retry_advice
+    if decision.hint is not None:
+        data["hint"] = decision.hint.as_dict()
+    if decision.terminate is not None:
+        data["terminate"] = {
+            "terminate_code": decision.terminate[0],
+            "terminate_message": decision.terminate[1],
+        }
+    return data

@@ -1,0 +1,274 @@
+"""Contract A as msgspec types: for everyone who reads or checks events.
+
+The shim writes events from templates (`core/emit.py`) without these types; a test proves that both give the same
+bytes. Key order is the field order here, `type` first. Unknown fields are ignored on reading (§0.2). Fields marked
+"additive" are ours; all others are named by the interface pack.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from subluminal.contracts.vocabulary import INTERFACE_VERSION
+
+Client = Literal["claude", "codex", "headless", "custom", "unknown"]
+Env = Literal["dev", "ci", "prod", "unknown"]
+Mode = Literal["observe", "guardrails", "control"]
+Transport = Literal["mcp_stdio", "mcp_http", "http", "messages_api", "in_process", "unknown"]
+Action = Literal["ALLOW", "BLOCK", "THROTTLE", "REJECT_WITH_HINT", "TERMINATE_RUN"]
+Severity = Literal["info", "warn", "critical"]
+Status = Literal["OK", "ERROR", "TIMEOUT", "CANCELLED"]
+RunStatus = Literal["SUCCEEDED", "FAILED", "TERMINATED", "CANCELLED"]
+ErrorClass = Literal["upstream_error", "policy_block", "timeout", "transport", "unknown"]
+HintKind = Literal["ARG_FIX", "BUDGET", "RATE", "SAFETY", "OTHER"]
+SecretSource = Literal["env", "keychain", "file"]
+Count = Annotated[int, Meta(ge=0)]
+Timestamp = Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$")]
+
+
+class Source(Struct, omit_defaults=True):
+    host_id: str
+    proc_id: str
+    shim_id: str
+    seq: Count | UnsetType = UNSET  # additive: number of this event within its shim, from 1; makes ingestion idempotent
+
+
+class PolicyRef(Struct):
+    policy_id: str
+    policy_version: str
+    policy_hash: str
+
+
+class RunStarted(Struct):
+    started_at: Timestamp
+    mode: Mode
+    policy: PolicyRef
+    policies: list[PolicyRef] | UnsetType = UNSET  # additive: every bundle in force, where there are several
+    meta: dict[str, Any] | UnsetType = UNSET
+
+
+class ArgsPreview(Struct):
+    truncated: bool
+    args_preview: str | UnsetType = UNSET
+    redaction_flags: list[str] | UnsetType = UNSET  # additive: what kinds of secret were masked
+    shed: bool | UnsetType = UNSET  # additive: the preview was given up under back-pressure
+
+
+class ResultPreview(Struct):
+    truncated: bool
+    result_preview: str | UnsetType = UNSET
+    redaction_flags: list[str] | UnsetType = UNSET
+    shed: bool | UnsetType = UNSET
+
+
+class CallStarted(Struct):
+    call_id: str
+    server_name: str
+    tool_name: str
+    transport: Transport
+    args_hash: str  # empty when the arguments were too large to hash canonically; args_stream_hash stands instead
+    bytes_in: Count
+    preview: ArgsPreview
+    seq: Annotated[int, Meta(ge=1)]
+    tags: list[str] | UnsetType = UNSET
+    timeout_ms: Count | UnsetType = UNSET
+    args_stream_hash: str | UnsetType = UNSET
+    ambiguous: str | UnsetType = UNSET  # additive: why two parsers could read this message differently
+    continues: str | UnsetType = UNSET  # additive: call_id of the call this leg continues
+    call_context: dict[str, Any] | UnsetType = UNSET  # §7.1: the client's own ids for this call
+
+
+class CallRef(Struct):
+    call_id: str
+    server_name: str
+    tool_name: str
+    args_hash: str
+
+
+class Explain(Struct):
+    summary: str
+    reason_code: str
+
+
+class Hint(Struct):
+    hint_text: str
+    suggested_args: dict[str, Any] | None
+    retry_advice: str | None
+    hint_kind: HintKind
+
+
+class Terminate(Struct):
+    terminate_code: str
+    terminate_message: str
+
+
+class WouldDecide(Struct):
+    """Additive, observe mode: what enforcement would have done."""
+
+    action: Action
+    rule_id: str | None
+    severity: Severity
+    explain: Explain
+
+
+class DecisionTaken(Struct):
+    action: Action
+    rule_id: str | None
+    severity: Severity
+    explain: Explain
+    policy: PolicyRef
+    backoff_ms: Count | UnsetType = UNSET
+    hint: Hint | UnsetType = UNSET
+    terminate: Terminate | UnsetType = UNSET
+    would: WouldDecide | UnsetType = UNSET
+
+
+class ErrorDetail(Struct):
+    class_: ErrorClass = msgspec.field(name="class")
+    message: str | UnsetType = UNSET
+    code: str | int | UnsetType = UNSET
+    retryable: bool | UnsetType = UNSET
+
+
+class RunSummary(Struct):
+    calls_total: Count
+    calls_allowed: Count
+    calls_blocked: Count
+    calls_throttled: Count
+    errors_total: Count
+    duration_ms: Count
+
+
+class RunEnded(Struct):
+    ended_at: Timestamp
+    status: RunStatus
+    summary: RunSummary
+
+
+class HintedCall(Struct):
+    call_id: str
+
+
+class PolicyLoad(Struct):
+    """Additive detail of `policy_loaded`: a load that failed keeps the last good policy, and says so."""
+
+    ok: bool
+    origin: str
+    error: str | UnsetType = UNSET
+
+
+class SecretInjected(Struct):
+    inject_as: str
+    secret_ref: str
+    source: SecretSource
+    success: bool
+
+
+class Health(Struct):
+    uptime_ms: Count
+    calls_total: Count
+    calls_pending: Count
+    events_held: Count
+    previews_shed: Count
+
+
+class BreakerTripped(Struct):
+    rule_id: str
+    reason_code: str
+    scope: Literal["run", "tool", "server_tool"]
+    threshold: Count
+    window_ms: Count
+
+
+class Envelope(Struct, kw_only=True, tag_field="type"):
+    v: str = INTERFACE_VERSION
+    ts: Timestamp
+    run_id: str
+    agent_id: str
+    client: Client
+    env: Env
+    source: Source
+    principal: str | UnsetType = UNSET
+    workload: dict[str, Any] | UnsetType = UNSET
+
+
+class RunStart(Envelope, tag="run_start", kw_only=True):
+    run: RunStarted
+
+
+class ToolCallStart(Envelope, tag="tool_call_start", kw_only=True):
+    call: CallStarted
+
+
+class ToolCallDecision(Envelope, tag="tool_call_decision", kw_only=True):
+    call: CallRef
+    decision: DecisionTaken
+
+
+class ToolCallEnd(Envelope, tag="tool_call_end", kw_only=True):
+    call: CallRef
+    status: Status
+    latency_ms: Count
+    bytes_out: Count
+    preview: ResultPreview
+    error: ErrorDetail | UnsetType = UNSET
+    result_stream_hash: str | UnsetType = UNSET
+    overhead_us: Count | UnsetType = UNSET  # additive: the shim's own time on this call
+    waited_ms: Count | UnsetType = UNSET  # additive: time between the legs of a multi-round-trip call
+
+
+class RunEnd(Envelope, tag="run_end", kw_only=True):
+    run: RunEnded
+
+
+class HintIssued(Envelope, tag="hint_issued", kw_only=True):
+    call: HintedCall
+    hint: Hint
+
+
+class PolicyLoaded(Envelope, tag="policy_loaded", kw_only=True):
+    policy: PolicyRef
+    load: PolicyLoad
+
+
+class SecretInjection(Envelope, tag="secret_injection", kw_only=True):
+    secret: SecretInjected
+
+
+class ShimHealth(Envelope, tag="shim_health", kw_only=True):
+    health: Health
+
+
+class BreakerTrip(Envelope, tag="breaker_trip", kw_only=True):
+    call: CallRef
+    breaker: BreakerTripped
+
+
+Event = (
+    RunStart
+    | ToolCallStart
+    | ToolCallDecision
+    | ToolCallEnd
+    | RunEnd
+    | HintIssued
+    | PolicyLoaded
+    | SecretInjection
+    | ShimHealth
+    | BreakerTrip
+)
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Event)
+
+
+def encode_event(event: Event) -> bytes:
+    """One line of UTF-8 JSON, newline included (§1.1)."""
+    return _encoder.encode(event) + b"\n"
+
+
+def decode_event(line: bytes) -> Event:
+    """Read one line; raises `msgspec.ValidationError` or `msgspec.DecodeError` with the place of the fault."""
+    return _decoder.decode(line)

@@ -1,0 +1,56 @@
+"""Section 7.1: what an adapter gives the core for each tool call. Nothing of the protocol leaks in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class ToolCall:
+    """One call, as the adapter read it.
+
+    `args_raw` is the arguments' JSON text, byte for byte, or None when it was too large to hold; then
+    `args_stream_hash` is the SHA-256 of the raw message bytes observed. `ambiguous` names the reason when two sane
+    parsers could read the message differently. `continues` is the call_id of the call that this one continues
+    (a multi-round-trip leg), else None. `risk_classes` is what the adapter learned of the tool (annotations).
+    """
+
+    __slots__ = (
+        "ambiguous",
+        "args_raw",
+        "args_stream_hash",
+        "bytes_in",
+        "call_context",
+        "continues",
+        "risk_classes",
+        "server_name",
+        "tool_name",
+        "transport",
+    )
+
+    def __init__(
+        self,
+        server_name: str,
+        tool_name: str,
+        args_raw: bytes | None,
+        bytes_in: int,
+        transport: str = "unknown",
+        call_context: dict[str, Any] | None = None,
+        *,
+        args_stream_hash: str | None = None,
+        ambiguous: str | None = None,
+        continues: str | None = None,
+        risk_classes: frozenset[str] = frozenset(),
+    ) -> None:
+        self.server_name = server_name
+        self.tool_name = tool_name
+        self.args_raw = args_raw
+        self.bytes_in = bytes_in
+        self.transport = transport
+        self.call_context = call_context
+        self.args_stream_hash = args_stream_hash
+        self.ambiguous = ambiguous
+        self.continues = continues
+        self.risk_classes = risk_classes

@@ -1,0 +1,81 @@
+"""The words and numbers of the contracts, stated once. Plain constants: the shim imports this at start-up."""
+
+from __future__ import annotations
+
+INTERFACE_VERSION = "0.1.0"
+
+# Contract A, §1.10: bounded inspection.
+MAX_INSPECT_BYTES = 1_048_576
+MAX_PREVIEW_BYTES = 16_384
+TRUNCATED = "[TRUNCATED]"
+
+# Contract A: events.
+REQUIRED_EVENT_TYPES = ("run_start", "tool_call_start", "tool_call_decision", "tool_call_end", "run_end")
+OPTIONAL_EVENT_TYPES = ("hint_issued", "policy_loaded", "secret_injection", "shim_health", "breaker_trip")
+EVENT_TYPES = REQUIRED_EVENT_TYPES + OPTIONAL_EVENT_TYPES
+CLIENTS = ("claude", "codex", "headless", "custom", "unknown")
+ENVS = ("dev", "ci", "prod", "unknown")
+MODES = ("observe", "guardrails", "control")
+# "messages_api" is an adapter identifier of §7.1; "in_process" is our additive value.
+TRANSPORTS = ("mcp_stdio", "mcp_http", "http", "messages_api", "in_process", "unknown")
+STATUSES = ("OK", "ERROR", "TIMEOUT", "CANCELLED")
+ERROR_CLASSES = ("upstream_error", "policy_block", "timeout", "transport", "unknown")
+RUN_STATUSES = ("SUCCEEDED", "FAILED", "TERMINATED", "CANCELLED")
+# The ledger merges the run_end of several shims: the worst status wins, in this order.
+RUN_STATUS_SEVERITY = ("TERMINATED", "FAILED", "CANCELLED", "SUCCEEDED")
+
+# Contract B: policy.
+RULE_KINDS = ("allow", "deny", "budget", "rate_limit", "breaker", "dedupe", "tag")
+SCOPES = ("run", "tool", "server_tool")
+SEVERITIES = ("info", "warn", "critical")
+RISK_CLASSES = ("read_like", "write_like", "network_like")  # examples of the pack; any other word is allowed
+
+# Contract C: decisions and error shapes.
+ALLOW = "ALLOW"
+BLOCK = "BLOCK"
+THROTTLE = "THROTTLE"
+REJECT_WITH_HINT = "REJECT_WITH_HINT"
+TERMINATE_RUN = "TERMINATE_RUN"
+ACTIONS = (ALLOW, BLOCK, THROTTLE, REJECT_WITH_HINT, TERMINATE_RUN)
+# The strictest of several bundles' decisions wins.
+ACTION_STRICTNESS = {ALLOW: 0, THROTTLE: 1, REJECT_WITH_HINT: 2, BLOCK: 3, TERMINATE_RUN: 4}
+HINT_KINDS = ("ARG_FIX", "BUDGET", "RATE", "SAFETY", "OTHER")
+ERROR_CODES = {BLOCK: -32081, THROTTLE: -32082, REJECT_WITH_HINT: -32083, TERMINATE_RUN: -32084}
+
+# §4: secrets; §5: identity.
+SECRET_SOURCES = ("env", "keychain", "file")
+IDENTITY_VARIABLES = ("SUB_RUN_ID", "SUB_AGENT_ID", "SUB_ENV", "SUB_CLIENT", "SUB_PRINCIPAL")
+
+# Reason codes: stable words, documented one by one in docs/reason-codes.md.
+DEFAULT_ALLOW = "DEFAULT_ALLOW"
+ALLOWLIST_MATCH = "ALLOWLIST_MATCH"
+DENYLIST_MATCH = "DENYLIST_MATCH"
+BUDGET_EXCEEDED = "BUDGET_EXCEEDED"
+RATE_LIMITED = "RATE_LIMITED"
+BREAKER_ERRORS = "BREAKER_ERRORS"
+BREAKER_REPEAT = "BREAKER_REPEAT"
+BREAKER_LATENCY = "BREAKER_LATENCY"
+DUPLICATE_CALL = "DUPLICATE_CALL"
+RUN_TERMINATED = "RUN_TERMINATED"
+AMBIGUOUS_MESSAGE = "AMBIGUOUS_MESSAGE"
+POLICY_INVALID = "POLICY_INVALID"
+EVALUATION_ERROR = "EVALUATION_ERROR"
+UNINSPECTED_ARGS = "UNINSPECTED_ARGS"
+MESSAGE_TOO_LARGE = "MESSAGE_TOO_LARGE"
+REASON_CODES = (
+    DEFAULT_ALLOW,
+    ALLOWLIST_MATCH,
+    DENYLIST_MATCH,
+    BUDGET_EXCEEDED,
+    RATE_LIMITED,
+    BREAKER_ERRORS,
+    BREAKER_REPEAT,
+    BREAKER_LATENCY,
+    DUPLICATE_CALL,
+    RUN_TERMINATED,
+    AMBIGUOUS_MESSAGE,
+    POLICY_INVALID,
+    EVALUATION_ERROR,
+    UNINSPECTED_ARGS,
+    MESSAGE_TOO_LARGE,
+)

@@ -1,0 +1,1 @@
+"""Real processes and scripts for tests: a fake MCP server, an agent driver, an event sink, a sans-IO playbook."""
