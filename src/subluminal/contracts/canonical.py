@@ -71,7 +71,12 @@ class _Spelled(Decimal):
 
 def args_hash(value_or_bytes: Any) -> str:
     """SHA-256 of the canonical form, lower-case hex. `bytes` are JSON text, anything else is a value."""
-    return sha256(canonical_bytes(value_or_bytes)).hexdigest()
+    return digest(canonical_bytes(value_or_bytes))
+
+
+def digest(canonical: bytes) -> str:
+    """The `args_hash` of a form that `read_args` or `canonical_bytes` gave."""
+    return sha256(canonical).hexdigest()
 
 
 def canonical_bytes(value_or_bytes: Any) -> bytes:
