@@ -20,6 +20,8 @@ def sub_home() -> str:
 
 def ensure_private_dir(path: str) -> str:
     """Create a directory (and SUB_HOME above it) readable by its owner only."""
+    # makedirs gives the mode to the last directory only.
+    os.makedirs(sub_home(), mode=0o700, exist_ok=True)
     os.makedirs(path, mode=0o700, exist_ok=True)
     return path
 
