@@ -41,7 +41,7 @@ def inputs() -> dict[str, bytes]:
         "[10 KiB, tiny numbers only]": json.dumps([n * 1e-9 for n in range(1, 600)]).encode(),
         "10 KiB, escaped <>&": json.dumps(records, **compact).replace("file ", "file\\u003c").encode(),
         "10 KiB, escaped colons": json.dumps(records, **compact).replace("file ", "file\\u003a").encode(),
-        "[10 KiB, exact path forced]": json.dumps(records, **compact).replace("file ", "file\\\\u003a").encode(),
+        "[10 KiB, exact path forced]": json.dumps(records).replace("file ", "file\\\\u003a").encode(),
     }
 
 

@@ -263,7 +263,8 @@ def _exponent(text: str) -> int:
             f"The JSON has a number whose exponent has {MAX_EXPONENT_DIGITS} digits or more.",
             kind="number_out_of_range",
         )
-    return int(text or "0")
+    exponent = int(digits or "0")  # without the leading zeros, of which int() would not take 4,300
+    return -exponent if text[:1] == "-" else exponent
 
 
 def _spell(coefficient: str, exponent: int) -> str:
