@@ -17,7 +17,7 @@ $(STAMP): requirements/dev.txt pyproject.toml
 	@touch $@
 
 test: setup
-	@$(BIN)/python -m pytest -n 2 --dist loadfile
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --tb=short -r fE --no-header
 
 check: setup
 	@$(BIN)/ruff check .
