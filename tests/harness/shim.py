@@ -16,7 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.driver import Agent
+import yaml
+
+from harness.driver import Agent, Message
 from harness.sink import EventFile, Sink
 
 FIXTURE_POLICIES = Path(__file__).resolve().parent.parent / "fixtures" / "policies"
@@ -57,6 +59,12 @@ def write_policy(tmp_path: Path, policy: dict[str, Any] | str | os.PathLike[str]
     return path if path.is_absolute() else FIXTURE_POLICIES / path
 
 
+def load_policy(name: str) -> dict[str, Any]:
+    """A bundle of tests/fixtures/policies, for a test that varies it."""
+    bundle: dict[str, Any] = yaml.safe_load((FIXTURE_POLICIES / name).read_text(encoding="utf-8"))
+    return bundle
+
+
 class Shim:
     """One shim to be: command, environment and where its events go. `start()` gives the agent that talks to it."""
 
@@ -81,3 +89,12 @@ class Shim:
 
     def start(self, **options: Any) -> Agent:
         return Agent(self.command, env=self.env, cwd=self.tmp_path, **options)
+
+    def run(self, *calls: tuple[str, Any]) -> list[Message]:
+        """A whole session: initialize, the calls one after another, close, and every event written."""
+        with self.start() as agent:
+            agent.initialize()
+            replies = [agent.call(tool, args) for tool, args in calls]
+            agent.finish()
+        self.events.wait_type("run_end")
+        return replies

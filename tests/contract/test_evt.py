@@ -1,0 +1,192 @@
+"""EVT: the event stream of a real shim."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.fake_server import fake_server
+from harness.shim import Shim, load_policy
+from harness.sink import EventPipe
+from subluminal.contracts.vocabulary import ERROR_CLASSES, REQUIRED_EVENT_TYPES
+
+TRACEBACK = (
+    'Traceback (most recent call last):\n  File "/srv/app.py", line 3, in run\n    raise KeyError("x")\nKeyError'
+)
+# What a busy machine may add to a tool's own time. The lower bound is exact.
+LATENCY_TOLERANCE_MS = 400
+
+
+@pytest.mark.contract("EVT-001")
+def test_every_event_is_exactly_one_line_of_json(tmp_path: Path) -> None:
+    server = fake_server(tools={"talk": {"result": {"content": [{"type": "text", "text": "a\nb\r\n\u2028c\u0085"}]}}})
+    setup = Shim(tmp_path, "notes", server)
+    setup.run(("talk", {"text": "line one\nline two\r\n\u2028 \u0085 end\t\x00"}))
+    raw = setup.events.raw()
+    assert raw.endswith(b"\n")
+    lines = raw.split(b"\n")[:-1]
+    assert len(lines) >= len(REQUIRED_EVENT_TYPES)
+    for line in lines:
+        assert b"\r" not in line
+        assert isinstance(json.loads(line), dict)
+
+
+@pytest.mark.contract("EVT-001")
+def test_events_arrive_whole_through_a_descriptor_too(tmp_path: Path) -> None:
+    pipe = EventPipe()
+    setup = Shim(tmp_path, "notes", fake_server(), events=pipe)
+    with setup.start(pass_fds=[pipe.write_fd]) as agent:
+        pipe.close_writer()
+        agent.initialize()
+        agent.call("echo", {"n": 1})
+        agent.finish()
+    pipe.wait_end()
+    assert [kind for kind in pipe.types() if kind in REQUIRED_EVENT_TYPES] == list(REQUIRED_EVENT_TYPES)
+    assert pipe.raw().endswith(b"\n")
+
+
+@pytest.mark.contract("EVT-002")
+def test_every_event_carries_the_whole_envelope(tmp_path: Path) -> None:
+    setup = Shim(tmp_path, "notes", fake_server(), policy="deny_above_allow.yaml")
+    setup.run(("echo", {"n": 1}), ("delete_all", {}))
+    events = setup.events.events()
+    assert events
+    for event in events:
+        for field in ("v", "type", "ts", "run_id", "agent_id", "client", "env"):
+            assert isinstance(event[field], str) and event[field], (field, event)
+        for field in ("host_id", "proc_id", "shim_id"):
+            assert isinstance(event["source"][field], str) and event["source"][field], (field, event)
+    assert {event["v"] for event in events} == {"0.1.0"}
+    assert len({json.dumps({**event["source"], "seq": 0}) for event in events}) == 1
+
+
+@pytest.mark.contract("EVT-003")
+def test_one_call_gives_the_five_events_in_order(tmp_path: Path) -> None:
+    setup = Shim(tmp_path, "notes", fake_server(), policy="allow_all.yaml")
+    setup.run(("echo", {"n": 1}))
+    events = setup.events.events_of(*REQUIRED_EVENT_TYPES)
+    assert [event["type"] for event in events] == list(REQUIRED_EVENT_TYPES)
+    assert len({event["call"]["call_id"] for event in events[1:4]}) == 1
+    assert [event["ts"] for event in events] == sorted(event["ts"] for event in events)
+
+
+@pytest.mark.contract("EVT-003")
+def test_a_refused_call_is_complete_as_well(tmp_path: Path) -> None:
+    setup = Shim(tmp_path, "notes", fake_server(), policy="deny_above_allow.yaml")
+    setup.run(("delete_all", {}))
+    events = setup.events.events_of(*REQUIRED_EVENT_TYPES)
+    assert [event["type"] for event in events] == list(REQUIRED_EVENT_TYPES)
+    assert events[3]["status"] == "ERROR"
+    assert events[3]["error"]["class"] == "policy_block"
+
+
+@pytest.mark.contract("EVT-004")
+def test_all_events_of_a_run_carry_its_run_id(tmp_path: Path) -> None:
+    setup = Shim(tmp_path, "notes", fake_server(), env={"SUB_RUN_ID": "run-7f3a", "SUB_AGENT_ID": "writer"})
+    setup.run(("echo", {"n": 1}), ("echo", {"n": 2}), ("echo", {"n": 3}))
+    assert len(setup.events.events_of("tool_call_start")) == 3
+    assert {event["run_id"] for event in setup.events.events()} == {"run-7f3a"}
+
+
+@pytest.mark.contract("EVT-005")
+@pytest.mark.parametrize("pipelined", [False, True], ids=["one by one", "all at once"])
+def test_a_hundred_calls_have_distinct_ids_and_count_from_one(tmp_path: Path, pipelined: bool) -> None:
+    setup = Shim(tmp_path, "notes", fake_server())
+    if pipelined:
+        with setup.start() as agent:
+            agent.initialize()
+            agent.replies([agent.start_call("echo", {"n": n}, wait=False) for n in range(100)])
+            agent.finish()
+        setup.events.wait_type("run_end")
+    else:
+        setup.run(*[("echo", {"n": n}) for n in range(100)])
+    calls = [event["call"] for event in setup.events.events_of("tool_call_start")]
+    assert len({call["call_id"] for call in calls}) == 100
+    assert [call["seq"] for call in calls] == list(range(1, 101))
+
+
+@pytest.mark.contract("EVT-005")
+def test_call_ids_stay_distinct_across_the_servers_of_one_run(tmp_path: Path) -> None:
+    run = {"SUB_RUN_ID": "run-shared"}
+    first = Shim(tmp_path, "one", fake_server(), env=run)
+    second = Shim(tmp_path, "two", fake_server(), env=run)
+    with first.start() as left, second.start() as right:
+        for agent in (left, right):
+            agent.initialize()
+        for _ in range(5):
+            left.call("echo")
+            right.call("echo")
+        left.finish()
+        right.finish()
+    for setup in (first, second):
+        setup.events.wait_type("run_end")
+    calls = [event["call"] for setup in (first, second) for event in setup.events.events_of("tool_call_start")]
+    assert len({call["call_id"] for call in calls}) == 10
+    assert sorted(call["seq"] for call in calls) == list(range(1, 11))
+
+
+@pytest.mark.contract("EVT-006")
+@pytest.mark.parametrize("tool", ["linear_create_issue", "mcp__x__y", "Ünïcode/tool.name", "UPPER lower"])
+def test_names_are_kept_exactly(tmp_path: Path, tool: str) -> None:
+    setup = Shim(tmp_path, "Linear-Prod", fake_server(tools={tool: {}}))
+    with setup.start() as agent:
+        agent.initialize()
+        assert [each["name"] for each in agent.request("tools/list")["result"]["tools"]] == [tool]
+        agent.call(tool)
+        agent.finish()
+    setup.events.wait_type("run_end")
+    for event in setup.events.events_of("tool_call_start", "tool_call_decision", "tool_call_end"):
+        assert (event["call"]["server_name"], event["call"]["tool_name"]) == ("Linear-Prod", tool)
+
+
+@pytest.mark.contract("EVT-007")
+def test_latency_is_the_time_the_tool_took(tmp_path: Path) -> None:
+    setup = Shim(tmp_path, "notes", fake_server(tools={"slow": {"delay_ms": 200}, "quick": {}}))
+    setup.run(("slow", {}), ("quick", {}))
+    slow, quick = (event["latency_ms"] for event in setup.events.events_of("tool_call_end"))
+    assert 200 <= slow <= 200 + LATENCY_TOLERANCE_MS
+    assert 0 <= quick <= LATENCY_TOLERANCE_MS
+
+
+@pytest.mark.contract("EVT-008")
+def test_an_error_has_a_class_of_the_contract_and_no_stack_trace(tmp_path: Path) -> None:
+    error = {"code": -32000, "message": TRACEBACK, "data": {"trace": TRACEBACK}}
+    tools = {"fail": {"error": error}, "refuse": {"is_error": "the tool says no"}}
+    setup = Shim(tmp_path, "notes", fake_server(tools=tools))
+    replies = setup.run(("fail", {}), ("refuse", {}))
+    assert replies[0]["error"] == error, "the agent gets the server's own error unchanged"
+    assert replies[1]["result"]["isError"] is True
+    ends = setup.events.events_of("tool_call_end")
+    assert [end["status"] for end in ends] == ["ERROR", "ERROR"]
+    for end in ends:
+        assert end["error"]["class"] in ERROR_CLASSES
+        assert "Traceback" not in end["error"].get("message", "")
+        assert "app.py" not in end["error"].get("message", "")
+    assert ends[0]["error"]["class"] == "upstream_error"
+    assert ends[0]["error"]["code"] == -32000
+
+
+@pytest.mark.contract("EVT-009")
+def test_run_end_counts_what_happened(tmp_path: Path) -> None:
+    server = fake_server(tools={"echo": {}, "fail": {"error": {"code": -32000, "message": "no"}}, "delete_all": {}})
+    setup = Shim(tmp_path, "notes", server, policy="deny_above_allow.yaml")
+    setup.run(("echo", {}), ("delete_all", {"n": 1}), ("echo", {}), ("delete_all", {"n": 2}), ("fail", {}))
+    run = setup.events.events_of("run_end")[0]["run"]
+    actions = [event["decision"]["action"] for event in setup.events.events_of("tool_call_decision")]
+    summary = run["summary"]
+    assert (summary["calls_total"], summary["calls_allowed"], summary["calls_blocked"]) == (5, 3, 2)
+    assert (actions.count("ALLOW"), actions.count("BLOCK")) == (3, 2)
+    assert (summary["calls_throttled"], summary["errors_total"]) == (0, 1)
+    assert summary["duration_ms"] >= 0
+    assert run["status"] == "SUCCEEDED"
+
+
+@pytest.mark.contract("EVT-009")
+def test_throttled_calls_are_counted_apart(tmp_path: Path) -> None:
+    setup = Shim(tmp_path, "notes", fake_server(tools={"search": {}}), policy=load_policy("throttle_two.yaml"))
+    setup.run(*[("search", {"n": n}) for n in range(5)])
+    summary = setup.events.events_of("run_end")[0]["run"]["summary"]
+    assert (summary["calls_total"], summary["calls_allowed"], summary["calls_throttled"]) == (5, 2, 3)
+    assert summary["calls_blocked"] == 0
