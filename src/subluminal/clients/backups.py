@@ -1,0 +1,132 @@
+"""Backups of clients' files in `SUB_HOME/backups`: one pair per import that changed a file, never overwritten.
+
+<id>.original   the bytes as they were (they may hold secrets: 0600, like the file itself at best)
+<id>.json       the record: which file, both hashes, which entries were wrapped and what was added to them
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from datetime import UTC, datetime
+
+import msgspec
+
+from subluminal.contracts.errors import ClientConfigError
+from subluminal.host import paths
+
+
+class WrappedEntry(msgspec.Struct, frozen=True):
+    """What one import added to one entry, so that exactly this can be taken away again."""
+
+    location: list[str]
+    name: str
+    occurrence: int
+    added_keys: list[str]
+    added_env_vars: list[str]
+
+
+class Record(msgspec.Struct):
+    id: str
+    client: str
+    scope: str
+    path: str
+    real_path: str
+    created_at: str
+    original_sha256: str
+    written_sha256: str
+    size: int
+    mode: int
+    sub: str
+    wrapped: list[WrappedEntry]
+    restored_at: str | None = None
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def directory() -> str:
+    return os.path.join(paths.sub_home(), "backups")
+
+
+def new_id(client: str) -> str:
+    """Sorts by time, so that two imports within a second keep their order."""
+    return f"{datetime.now(UTC).strftime('%Y%m%dT%H%M%S.%fZ')}-{client}-{secrets.token_hex(4)}"
+
+
+def save(record: Record, original: bytes) -> None:
+    """Both files are on disk before the caller touches the user's file."""
+    paths.ensure_private_dir(paths.sub_home())
+    paths.ensure_private_dir(directory())
+    try:
+        _write_new(_path(record.id, "original"), original)
+        _write_new(_path(record.id, "json"), msgspec.json.format(msgspec.json.encode(record)) + b"\n")
+    except OSError as error:
+        raise ClientConfigError(
+            f"no backup could be written to {directory()}: {error.strerror}; nothing was changed"
+        ) from None
+
+
+def discard(record: Record) -> None:
+    """The import did not happen after all."""
+    for kind in ("json", "original"):
+        try:
+            os.unlink(_path(record.id, kind))
+        except FileNotFoundError:
+            pass
+
+
+def mark_restored(record: Record) -> None:
+    record.restored_at = now()
+    temporary = _path(record.id, f"json.{secrets.token_hex(4)}")
+    _write_new(temporary, msgspec.json.format(msgspec.json.encode(record)) + b"\n")
+    os.rename(temporary, _path(record.id, "json"))
+
+
+def records() -> list[Record]:
+    """Oldest first. A record that cannot be read is passed over: restoring works without it."""
+    found = []
+    try:
+        names = sorted(name for name in os.listdir(directory()) if name.endswith(".json"))
+    except OSError:
+        return []
+    for name in names:
+        try:
+            with open(os.path.join(directory(), name), "rb") as file:
+                found.append(msgspec.json.decode(file.read(), type=Record))
+        except (OSError, msgspec.DecodeError):
+            continue
+    return sorted(found, key=lambda record: record.id)
+
+
+def original(record: Record) -> bytes | None:
+    """The backed-up bytes, or None if they are gone or are no longer what the record says."""
+    try:
+        with open(_path(record.id, "original"), "rb") as file:
+            data = file.read()
+    except OSError:
+        return None
+    return data if digest(data) == record.original_sha256 else None
+
+
+def backup_path(record: Record) -> str:
+    return _path(record.id, "original")
+
+
+def _path(record_id: str, kind: str) -> str:
+    # The id comes from a file name we wrote; a planted record must not lead out of the directory.
+    return os.path.join(directory(), f"{os.path.basename(record_id)}.{kind}")
+
+
+def _write_new(path: str, data: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with open(fd, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(fd)

@@ -1,0 +1,157 @@
+"""Reading and replacing a user's file without ever harming it.
+
+The path may be anything a hostile repository or local user put there: a FIFO, a device, a loop of links. So the target
+is resolved first, must be a regular file of bounded size, and is opened without following or blocking. Replacing is
+atomic (temporary file beside the target, fsync, rename) and keeps links, mode, owner and extended attributes; if
+anyone changed the file since it was read, nothing is written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+
+from subluminal.contracts.errors import ClientConfigError
+
+# `~/.claude.json` grows to some megabytes with its histories; nothing real comes near this.
+MAX_CONFIG_BYTES = 64 * 1024 * 1024
+
+
+class Snapshot:
+    """A file as it was read: the path asked for, the file it leads to, the bytes and the inode they came from."""
+
+    __slots__ = ("data", "path", "real", "stat")
+
+    def __init__(self, path: str, real: str, data: bytes, status: os.stat_result) -> None:
+        self.path = path
+        self.real = real
+        self.data = data
+        self.stat = status
+
+
+class ChangedMeanwhile(ClientConfigError):
+    hint = "Nothing was written. Close the client or let it finish, then run the command again."
+
+
+def read(path: str) -> Snapshot | None:
+    """The file, or None if there is none. Raises ClientConfigError for anything that is not a plain file."""
+    try:
+        real = os.path.realpath(path, strict=True)
+        if not stat.S_ISREG(os.lstat(real).st_mode):
+            raise _not_regular(path)
+        fd = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        if os.path.islink(path):
+            raise ClientConfigError(f"{path}: a symbolic link to a file that does not exist") from None
+        return None
+    except OSError as error:
+        raise ClientConfigError(f"{path}: cannot be read: {_reason(error)}") from None
+    with open(fd, "rb") as file:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise _not_regular(path)
+        data = file.read(MAX_CONFIG_BYTES + 1)
+    if len(data) > MAX_CONFIG_BYTES:
+        raise ClientConfigError(f"{path}: larger than {MAX_CONFIG_BYTES // 2**20} MiB; not a client's configuration")
+    return Snapshot(path, real, data, status)
+
+
+def _not_regular(path: str) -> ClientConfigError:
+    return ClientConfigError(f"{path}: not a regular file; left alone")
+
+
+def _reason(error: OSError) -> str:
+    return "its symbolic links form a loop" if error.errno == errno.ELOOP else (error.strerror or "unknown error")
+
+
+def check_writable(snapshot: Snapshot, *, foreign: bool = False) -> None:
+    """Refuse what its owner has protected, and what belongs to someone else unless `foreign` allows it."""
+    if snapshot.stat.st_uid != os.geteuid() and not foreign:
+        raise ClientConfigError(
+            f"{snapshot.path}: belongs to another user (uid {snapshot.stat.st_uid})",
+            hint="Run the command as that user; as root, --foreign changes it and keeps its owner.",
+        )
+    if not snapshot.stat.st_mode & stat.S_IWUSR:
+        raise ClientConfigError(
+            f"{snapshot.path}: is read-only (mode {stat.S_IMODE(snapshot.stat.st_mode):04o})",
+            hint=f"If you want it changed: chmod u+w {snapshot.real}",
+        )
+
+
+def warnings(snapshot: Snapshot) -> list[str]:
+    parent = os.path.dirname(snapshot.real)
+    mode = os.stat(parent).st_mode
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        return [f"{parent} can be changed by every user of this machine"]
+    return []
+
+
+def replace(snapshot: Snapshot, data: bytes) -> None:
+    """Put `data` in the place of the file that was read, or raise and leave everything as it is."""
+    directory, name = os.path.split(snapshot.real)
+    temporary = os.path.join(directory, f".{name[:100]}.sub-{secrets.token_hex(8)}")
+    try:
+        with _cleaned_up(temporary):
+            _write_like(snapshot, temporary, data)
+            _check_unchanged(snapshot)
+            os.rename(temporary, snapshot.real)
+        _sync_directory(directory)
+    except OSError as error:
+        raise ClientConfigError(f"{snapshot.path}: cannot be replaced: {error.strerror}") from None
+
+
+@contextlib.contextmanager
+def _cleaned_up(temporary: str) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def _write_like(snapshot: Snapshot, temporary: str, data: bytes) -> None:
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with open(fd, "wb") as file:
+        file.write(data)
+        file.flush()
+        mine = os.fstat(fd)
+        wanted = snapshot.stat
+        if (mine.st_uid, mine.st_gid) != (wanted.st_uid, wanted.st_gid):
+            os.fchown(fd, wanted.st_uid, wanted.st_gid)
+        _copy_attributes(snapshot.real, fd)
+        os.fchmod(fd, stat.S_IMODE(wanted.st_mode))
+        os.fsync(fd)
+
+
+def _copy_attributes(source: str, fd: int) -> None:
+    """Access lists and labels live in extended attributes; file systems without them are fine."""
+    if not hasattr(os, "listxattr"):
+        return
+    with contextlib.suppress(OSError):
+        for name in os.listxattr(source):
+            with contextlib.suppress(OSError):
+                os.setxattr(fd, name, os.getxattr(source, name))
+
+
+def _check_unchanged(snapshot: Snapshot) -> None:
+    current = read(snapshot.path)
+    if (
+        current is None
+        or current.real != snapshot.real
+        or (current.stat.st_dev, current.stat.st_ino) != (snapshot.stat.st_dev, snapshot.stat.st_ino)
+        or current.data != snapshot.data
+    ):
+        raise ChangedMeanwhile(f"{snapshot.path}: was changed by another program at this very moment")
+
+
+def _sync_directory(directory: str) -> None:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,178 @@
+"""`sub import`: read, plan, prove, back up, replace; one file at a time, each on its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from typing import Any
+
+from subluminal.clients import backups, files, wrapping
+from subluminal.clients.base import Client, ConfigFile, Entry
+from subluminal.clients.document import Document, decode
+from subluminal.clients.literals import looks_secret, masked_diff
+from subluminal.clients.report import FileReport, Literal, ServerReport
+from subluminal.clients.spans import Edit, SyntaxProblem, apply
+from subluminal.contracts.errors import ClientConfigError
+
+
+class Choice:
+    """Which entries a command is about; empty collections mean all of them."""
+
+    __slots__ = ("scopes", "servers")
+
+    def __init__(self, servers: Collection[str] = (), scopes: Collection[str] = ()) -> None:
+        self.servers = servers
+        self.scopes = scopes
+
+    def covers(self, entry: Entry) -> bool:
+        return (not self.servers or entry.name in self.servers) and (not self.scopes or entry.scope in self.scopes)
+
+    def covers_file(self, file: ConfigFile) -> bool:
+        if not self.scopes:
+            return file.default
+        return file.scope in self.scopes or (file.scope == "user" and "local" in self.scopes)
+
+
+def load(client: Client, path: str) -> tuple[files.Snapshot, Document] | None:
+    """A client's file, read and understood; None if there is no such file."""
+    snapshot = files.read(path)
+    if snapshot is None:
+        return None
+    try:
+        return snapshot, Document(decode(snapshot.data), client.dialect)
+    except SyntaxProblem as error:
+        error.args = (f"{path}: {error}",)
+        error.hint = error.hint or "The file was left as it is. Mend that line and run the command again."
+        raise
+
+
+def refusal(client: Client, file: ConfigFile, error: ClientConfigError) -> FileReport:
+    line = error.line if isinstance(error, SyntaxProblem) else None
+    return FileReport(client.name, file.path, file.scope, "refused", error=str(error), hint=error.hint, line=line)
+
+
+def import_file(
+    client: Client, file: ConfigFile, sub: str, choice: Choice, *, dry_run: bool = False, foreign: bool = False
+) -> FileReport | None:
+    """Route the file's servers through `sub`; None if there is no such file. A refusal is a report, not an error."""
+    try:
+        loaded = load(client, file.path)
+        if loaded is None or not loaded[1].root.members:
+            return None if loaded is None else FileReport(client.name, file.path, file.scope, "unchanged")
+        return _import(client, file, sub, choice, *loaded, dry_run=dry_run, foreign=foreign)
+    except ClientConfigError as error:
+        return refusal(client, file, error)
+
+
+def _import(
+    client: Client,
+    file: ConfigFile,
+    sub: str,
+    choice: Choice,
+    snapshot: files.Snapshot,
+    document: Document,
+    *,
+    dry_run: bool,
+    foreign: bool,
+) -> FileReport:
+    report = FileReport(client.name, file.path, file.scope, "unchanged", warnings=files.warnings(snapshot))
+    plan = _Plan(client, document, sub, report)
+    for entry in client.entries(document, file.scope):
+        if choice.covers(entry):
+            plan.consider(entry)
+    if not plan.edits:
+        return report
+    files.check_writable(snapshot, foreign=foreign)
+    after = Document(apply(document.text, plan.edits), client.dialect)
+    wrapping.check(client, file.scope, document, after, plan.touched)
+    report.status = "changed"
+    if dry_run:
+        report.diff = masked_diff(file.path, document, after)
+    else:
+        report.backup = _replace(client, file, snapshot, after.text.encode(), sub, plan.wrapped)
+    return report
+
+
+class _Plan:
+    """Goes through the entries of one file and gathers what to change and what to say."""
+
+    def __init__(self, client: Client, document: Document, sub: str, report: FileReport) -> None:
+        self.client = client
+        self.document = document
+        self.sub = sub
+        self.report = report
+        self.edits: list[Edit] = []
+        self.wrapped: list[backups.WrappedEntry] = []
+        self.touched: set[Any] = set()
+
+    def consider(self, entry: Entry) -> None:
+        status, detail = self._treat(entry)
+        self.report.servers.append(describe(entry, status, detail))
+        self.report.literals += literals_of(entry)
+
+    def _treat(self, entry: Entry) -> tuple[str, str | None]:
+        found = wrapping.recognise(entry)
+        if found is not None and found.cut is None:
+            return "already", "routed by hand without `--`; left as it is"
+        if found is None and entry.node.kind == "table" and wrapping.is_http(entry):
+            return "http", None
+        odd = wrapping.oddity(entry, self.client, self.document)
+        if odd is not None:
+            return "skipped", odd
+        if found is None:
+            edits, wrapped = wrapping.wrap(entry, self.client, self.document, self.sub)
+            self._take(entry, edits)
+            self.wrapped.append(wrapped)
+            return "wrapped", None
+        edits = wrapping.update(entry, found, self.client, self.document, self.sub)
+        self._take(entry, edits)
+        detail = f"has options of its own: {', '.join(found.options)}" if found.options else None
+        return ("updated" if edits else "already"), detail
+
+    def _take(self, entry: Entry, edits: list[Edit]) -> None:
+        if edits:
+            self.edits += edits
+            self.touched.add(entry.key)
+
+
+def describe(entry: Entry, status: str, detail: str | None = None) -> ServerReport:
+    project = entry.location[1] if entry.location[:1] == ("projects",) else None
+    return ServerReport(entry.name, entry.scope, status, detail, project)
+
+
+def literals_of(entry: Entry) -> list[Literal]:
+    if entry.env is None:
+        return []
+    variables = [m.key for m in entry.env.members if m.node.kind == "string" and looks_secret(m.key, m.node.value)]
+    return [Literal(entry.name, variable) for variable in variables]
+
+
+def _replace(
+    client: Client,
+    file: ConfigFile,
+    snapshot: files.Snapshot,
+    data: bytes,
+    sub: str,
+    wrapped: list[backups.WrappedEntry],
+) -> str:
+    record = backups.Record(
+        id=backups.new_id(client.name),
+        client=client.name,
+        scope=file.scope,
+        path=os.path.abspath(snapshot.path),
+        real_path=snapshot.real,
+        created_at=backups.now(),
+        original_sha256=backups.digest(snapshot.data),
+        written_sha256=backups.digest(data),
+        size=len(snapshot.data),
+        mode=snapshot.stat.st_mode & 0o7777,
+        sub=sub,
+        wrapped=wrapped,
+    )
+    backups.save(record, snapshot.data)
+    try:
+        files.replace(snapshot, data)
+    except BaseException:
+        backups.discard(record)
+        raise
+    return backups.backup_path(record)

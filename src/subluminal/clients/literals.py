@@ -1,0 +1,49 @@
+"""Secrets written out in clients' files: pointing them out, and keeping them off the screen."""
+
+from __future__ import annotations
+
+import difflib
+import re
+
+from subluminal.clients.document import Document
+from subluminal.clients.spans import Edit, apply, walk
+
+_NAME = re.compile(
+    r"(?i)(token|secret|passw(or)?d|passphrase|api_?key|access_?key|private_?key|credential|authorization|bearer|"
+    r"(^|_)(pat|auth|key|pwd|dsn)$|connection_?string)"
+)
+_SHAPE = re.compile(
+    r"sk-[A-Za-z0-9_-]{16}|gh[pousr]_[A-Za-z0-9]{16}|github_pat_|glpat-|xox[abeprs]-|AKIA[0-9A-Z]{16}|"
+    r"AIza[0-9A-Za-z_-]{30}|eyJ[A-Za-z0-9_-]{8,}\.eyJ|-----BEGIN [A-Z ]*PRIVATE KEY|"
+    r"[a-z][a-z0-9+.-]*://[^/\s:@]*:[^/\s@]{3,}@|(?i:bearer) \S{12}"
+)
+# `${VAR}`, `$VAR`, `${input:key}`, `{env:VAR}`, `%VAR%`, `secretref:...`: a name, not a value.
+_REFERENCE = re.compile(
+    r"\$\{[^}]*\}|\$\w+|\{(env|file):[^}]*\}|%\w+%|<[^>]*>|[a-z]+ref:\S+|(sub|op|vault|secret)://\S+"
+)
+_MASK = '"********"'
+
+
+def looks_secret(name: str, value: str) -> bool:
+    """A literal that looks like a secret, by the shape of the value or by the name it stands under."""
+    if not value or _REFERENCE.fullmatch(value.strip()):
+        return False
+    if _SHAPE.search(value):
+        return True
+    plain_words = value.lower() in ("true", "false", "none", "null") or value.isdigit() or value.startswith(("/", "~"))
+    return bool(_NAME.search(name)) and len(value) >= 6 and not plain_words
+
+
+def masked_diff(path: str, before: Document, after: Document) -> str:
+    """A unified diff in which nothing that looks like a secret can be read."""
+    old, new = (_masked(document).splitlines(keepends=True) for document in (before, after))
+    lines = difflib.unified_diff(old, new, path, path)
+    return "".join(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in lines)
+
+
+def _masked(document: Document) -> str:
+    edits = []
+    for key, node in walk(document.root):
+        if looks_secret(key, node.value):
+            edits.append(Edit(node.start, node.end, _MASK))
+    return apply(document.text, edits)

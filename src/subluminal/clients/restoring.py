@@ -1,0 +1,146 @@
+"""`sub restore`: byte for byte where the file is as we left it, entry by entry where someone has worked on it since.
+
+Several imports form a chain: the file as the last import left it leads to the file before that import, and so on. Where
+the chain breaks (a client rewrote the file), only the entries we wrapped are unwrapped and everything else is kept.
+An entry that was routed before the first import is the user's own: the exact restore brings it back as it was.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from subluminal.clients import backups, files, wrapping
+from subluminal.clients.base import Client, ConfigFile, Place
+from subluminal.clients.document import Document, decode
+from subluminal.clients.importing import Choice, describe, load, refusal
+from subluminal.clients.literals import masked_diff
+from subluminal.clients.report import FileReport
+from subluminal.clients.spans import Edit, apply
+from subluminal.contracts.errors import ClientConfigError
+
+
+def files_to_restore(client: Client, place: Place) -> list[ConfigFile]:
+    """The files found from here, and every other file an import of this client has changed."""
+    found = {file.path: file for file in client.find(place)}
+    for record in backups.records():
+        if record.client == client.name and record.restored_at is None and record.path not in found:
+            found[record.path] = ConfigFile(record.path, record.scope)
+    return list(found.values())
+
+
+def restore_file(
+    client: Client, file: ConfigFile, choice: Choice, *, dry_run: bool = False, foreign: bool = False
+) -> FileReport | None:
+    """Undo what imports did to one file; None if there is neither a file nor anything to undo."""
+    try:
+        snapshot = files.read(file.path)
+        if snapshot is None:
+            return _gone(client, file)
+        return _restore(client, file, choice, snapshot, dry_run=dry_run, foreign=foreign)
+    except ClientConfigError as error:
+        return refusal(client, file, error)
+
+
+def _gone(client: Client, file: ConfigFile) -> FileReport | None:
+    mine = [r for r in backups.records() if r.path == file.path and r.client == client.name and not r.restored_at]
+    if not mine:
+        return None
+    report = FileReport(client.name, file.path, file.scope, "gone", backup=backups.backup_path(mine[0]))
+    report.warnings.append("the file no longer exists; its first backup is kept")
+    return report
+
+
+def _restore(
+    client: Client, file: ConfigFile, choice: Choice, snapshot: files.Snapshot, *, dry_run: bool, foreign: bool
+) -> FileReport:
+    report = FileReport(client.name, file.path, file.scope, "unchanged")
+    history = [r for r in backups.records() if r.real_path == snapshot.real and r.client == client.name]
+    partial = bool(choice.servers or choice.scopes)
+    data, used = (snapshot.data, []) if partial else _rewind(snapshot.data, history)
+    active = [r for r in history if r.restored_at is None and r not in used]
+    data, exact = _unwrap_rest(client, file, choice, data, active, bool(used), report)
+    if data == snapshot.data:
+        return report
+    files.check_writable(snapshot, foreign=foreign)
+    report.status = "restored"
+    report.exact = bool(used) and exact
+    if report.exact:
+        _name_the_restored(client, file, snapshot.data, data, report)
+    if dry_run:
+        report.diff = _diff(client, file.path, snapshot.data, data)
+        return report
+    files.replace(snapshot, data)
+    if not partial:
+        for record in history:
+            if record.restored_at is None:
+                backups.mark_restored(record)
+    return report
+
+
+def _rewind(data: bytes, history: list[backups.Record]) -> tuple[bytes, list[backups.Record]]:
+    """Follow the chain of imports back as far as hashes prove that the file is as an import left it."""
+    used: list[backups.Record] = []
+    while True:
+        found = backups.digest(data)
+        for record in reversed(history):
+            if record.written_sha256 == found and record not in used:
+                original = backups.original(record)
+                if original is not None:
+                    break
+        else:
+            return data, used
+        used.append(record)
+        data = original
+
+
+def _unwrap_rest(
+    client: Client,
+    file: ConfigFile,
+    choice: Choice,
+    data: bytes,
+    active: list[backups.Record],
+    rewound: bool,
+    report: FileReport,
+) -> tuple[bytes, bool]:
+    """Unwrap what is still routed; the flag says that nothing was (the bytes are an original as it was)."""
+    try:
+        document = Document(decode(data), client.dialect)
+    except ClientConfigError:
+        if rewound:
+            return data, True
+        load(client, file.path)  # raises with the path and the line
+        raise
+    known = {(tuple(w.location), w.name, w.occurrence): w for record in active for w in record.wrapped}
+    edits: list[Edit] = []
+    touched: set[Any] = set()
+    for entry in client.entries(document, file.scope):
+        found = wrapping.recognise(entry)
+        if found is None or not choice.covers(entry):
+            continue
+        if rewound and entry.key not in known:
+            report.servers.append(describe(entry, "kept", "was routed before the first import; restore again to undo"))
+            continue
+        if found.cut is None:
+            report.servers.append(describe(entry, "skipped", "holds no original command after `--`"))
+            continue
+        edits += wrapping.unwrap(entry, found, client, document, known.get(entry.key))
+        touched.add(entry.key)
+        report.servers.append(describe(entry, "restored"))
+    if not edits:
+        return data, True
+    after = Document(apply(document.text, edits), client.dialect)
+    wrapping.check(client, file.scope, document, after, touched)
+    return after.text.encode(), False
+
+
+def _name_the_restored(client: Client, file: ConfigFile, old: bytes, new: bytes, report: FileReport) -> None:
+    routed = [e for e in client.entries(Document(decode(old), client.dialect), file.scope) if wrapping.recognise(e)]
+    kept = {(server.scope, server.project, server.name) for server in report.servers}
+    for entry in routed:
+        server = describe(entry, "restored")
+        if (server.scope, server.project, server.name) not in kept:
+            report.servers.append(server)
+
+
+def _diff(client: Client, path: str, old: bytes, new: bytes) -> str:
+    return masked_diff(path, Document(decode(old), client.dialect), Document(decode(new), client.dialect))

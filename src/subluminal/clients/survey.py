@@ -1,0 +1,76 @@
+"""What clients are configured to start, and whether it goes through us. Reads only; `sub doctor` builds on it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import msgspec
+
+from subluminal.clients import wrapping
+from subluminal.clients.base import Client, ConfigFile, Entry, Place
+from subluminal.clients.document import Document
+from subluminal.clients.importing import literals_of, load
+from subluminal.clients.registry import CLIENTS
+from subluminal.clients.report import Literal
+from subluminal.clients.spans import SyntaxProblem
+from subluminal.contracts.errors import ClientConfigError
+
+
+class SurveyedEntry(msgspec.Struct):
+    """`sub` is the program an entry is routed through (None: not routed); `sub_exists` whether it is still there."""
+
+    name: str
+    scope: str
+    project: str | None
+    transport: str  # stdio | http | unknown
+    wrapped: bool
+    sub: str | None = None
+    sub_exists: bool | None = None
+    server_name: str | None = None
+    problem: str | None = None
+    literals: list[Literal] = []
+
+
+class SurveyedFile(msgspec.Struct):
+    client: str
+    path: str
+    scope: str
+    entries: list[SurveyedEntry]
+    error: str | None = None
+    line: int | None = None
+
+
+def survey(cwd: str | None = None, environ: Mapping[str, str] | None = None) -> list[SurveyedFile]:
+    """Every existing file of every known client, with its entries or the reason why it cannot be read."""
+    place = Place(cwd, environ)
+    found = (survey_file(client, file) for client in CLIENTS.values() for file in client.find(place))
+    return [surveyed for surveyed in found if surveyed is not None]
+
+
+def survey_file(client: Client, file: ConfigFile) -> SurveyedFile | None:
+    try:
+        loaded = load(client, file.path)
+    except ClientConfigError as error:
+        line = error.line if isinstance(error, SyntaxProblem) else None
+        return SurveyedFile(client.name, file.path, file.scope, [], str(error), line)
+    if loaded is None:
+        return None
+    document = loaded[1]
+    entries = [_survey_entry(client, entry, document) for entry in client.entries(document, file.scope)]
+    return SurveyedFile(client.name, file.path, file.scope, entries)
+
+
+def _survey_entry(client: Client, entry: Entry, document: Document) -> SurveyedEntry:
+    project = entry.location[1] if entry.location[:1] == ("projects",) else None
+    found = wrapping.recognise(entry)
+    if found is not None:
+        exists = os.path.isabs(found.sub) and os.access(found.sub, os.X_OK)
+        surveyed = SurveyedEntry(entry.name, entry.scope, project, "stdio", True, found.sub, exists, found.server_name)
+    elif entry.node.kind == "table" and wrapping.is_http(entry):
+        surveyed = SurveyedEntry(entry.name, entry.scope, project, "http", False)
+    else:
+        odd = wrapping.oddity(entry, client, document)
+        surveyed = SurveyedEntry(entry.name, entry.scope, project, "unknown" if odd else "stdio", False, problem=odd)
+    surveyed.literals = literals_of(entry)
+    return surveyed
