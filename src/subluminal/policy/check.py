@@ -20,6 +20,23 @@ from subluminal.policy.findings import ERROR, Finding, nearest, one_of, shown
 _TRUE_WORDS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
 
+# Lists that choose: an empty one could be read as "nothing" or as "anything", so it is refused.
+_CHOICES = frozenset(
+    (
+        "env",
+        "agent_id",
+        "client",
+        "namespace",
+        "service_account",
+        "repo",
+        "branch",
+        "risk_class",
+        "has_keys",
+        "utc_hours",
+    )
+)
+
+
 def _pattern(annotated: Any) -> str:
     return str(annotated.__metadata__[0].pattern)
 
@@ -104,6 +121,8 @@ class Checker:
         if not isinstance(node, Mapping):
             last = name.rsplit(".")[-1]
             fix = f"write {last}: {{glob: [...]}}" if "glob" in fields else f"give it fields: {', '.join(fields)}"
+            if isinstance(node, Scalar) and node.value is None and not any(field.required for field in expected.fields):
+                fix = f"write {last}: {{}}"
             self.report(node, "wrong-type", f"{name or self.whole} must be a mapping, not {_found(node)}", fix)
             return
         for key, (key_node, value) in node.items.items():
@@ -141,6 +160,10 @@ class Checker:
         if expected.min_length and len(node.items) < expected.min_length:
             self.report(
                 node, "empty-list", f"{name} is empty, so it can never match", "add a value or remove the field"
+            )
+        if not node.items and name.rsplit(".")[-1] in _CHOICES:
+            self.report(
+                node, "empty-list", f"{name} is empty: nothing, or anything?", "add a value, or remove the field"
             )
         for index, item in enumerate(node.items):
             if name == "rules":
@@ -232,7 +255,7 @@ def _literal(node: Scalar) -> str:
 
 def _scalar_fix(expected: inspect.Type, node: Node) -> str:
     if not isinstance(node, Scalar) or node.value is None:
-        return f"write {_noun(expected)}"
+        return f"write {_noun(expected)}, or remove the field"
     text = str(node.value)
     if isinstance(expected, inspect.BoolType):
         word = _TRUE_WORDS.get(text.lower(), text.lower())

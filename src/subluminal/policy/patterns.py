@@ -1,7 +1,8 @@
 """Name patterns as the linter sees them: which are legal, and which cover which.
 
-Globs are globs on names, not paths: `*` is any text, `?` any one character, everything else itself. Regexes are RE2,
-so their time is linear in the name; what only a backtracking engine can do is refused by name.
+Globs are globs on names, not paths: `*` is any text, `?` any one character, `[a-z]` or `[!a-z]` one of a set,
+everything else itself. Regexes are RE2, so their time is linear in the name; what only a backtracking engine can do is
+refused by name.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ import re2
 
 _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
+
+# A regex is found anywhere in a name, so these find it in every name.
+_EVERYTHING = {"", ".*", "^", "^.*", ".*$"}
 
 _BACKTRACKING = (
     (re.compile(r"\(\?<?[=!]"), "lookaround such as (?=...) or (?<!...)"),
@@ -40,12 +44,15 @@ def regex_fault(pattern: str) -> tuple[str, str] | None:
 
 def normal_glob(glob: str) -> str:
     """`**` says no more than `*`, and `*?` the same as `?*`."""
-
-    def run(match: re.Match[str]) -> str:
-        text = match.group()
-        return "?" * text.count("?") + ("*" if "*" in text else "")
-
-    return re.sub(r"[*?]+", run, glob)
+    out: list[str] = []
+    for token in _tokens(glob):
+        if token == "*" and out[-1:] == ["*"]:
+            continue
+        if token == "?" and out[-1:] == ["*"]:
+            out.insert(-1, "?")
+        else:
+            out.append(token)
+    return "".join(out)
 
 
 def normal_globs(globs: list[str]) -> list[str]:
@@ -54,27 +61,42 @@ def normal_globs(globs: list[str]) -> list[str]:
 
 
 def glob_covers(wide: str, narrow: str) -> bool:
-    """Whether every name that `narrow` matches is matched by `wide`. Both in normal form.
+    """Whether every name that `narrow` matches is matched by `wide`. May say no where the answer is yes.
 
-    `wide` is matched against the text of `narrow`, in which `*` is a symbol that only `*` can take and `?` one that
-    only `?` and `*` can take. Linear space, at most quadratic time.
+    `wide` is matched against the tokens of `narrow`, among which `*` can only be taken by `*`, and `?` or a set only
+    by `*`, `?` or the same set.
     """
+    text = _tokens(narrow)
     reachable = {0}
-    for symbol in wide:
-        if symbol == "*":
-            reachable = set(range(min(reachable), len(narrow) + 1))
-        elif symbol == "?":
-            reachable = {at + 1 for at in reachable if at < len(narrow) and narrow[at] != "*"}
+    for token in _tokens(wide):
+        if token == "*":
+            reachable = set(range(min(reachable), len(text) + 1))
+        elif token == "?":
+            reachable = {at + 1 for at in reachable if at < len(text) and text[at] != "*"}
         else:
-            reachable = {at + 1 for at in reachable if at < len(narrow) and narrow[at] == symbol}
+            reachable = {at + 1 for at in reachable if at < len(text) and text[at] == token}
         if not reachable:
             return False
-    return len(narrow) in reachable
+    return len(text) in reachable
+
+
+def _tokens(glob: str) -> list[str]:
+    """Stars, question marks, whole `[...]` sets, and single characters; an unclosed bracket is a character."""
+    tokens = []
+    at = 0
+    while at < len(glob):
+        end = at + 1
+        if glob[at] == "[":
+            close = glob.find("]", at + 3 if glob[at + 1 : at + 2] == "!" else at + 2)
+            end = close + 1 if close >= 0 else end
+        tokens.append(glob[at:end])
+        at = end
+    return tokens
 
 
 def name_covers(wide: dict[str, list[str]] | None, narrow: dict[str, list[str]] | None) -> bool:
     """The same for a `server_name` or `tool_name` matcher; None matches every name. False when it cannot be told."""
-    if wide is None or "*" in wide.get("glob", []) or ".*" in wide.get("regex", []):
+    if wide is None or "*" in wide.get("glob", []) or _EVERYTHING & set(wide.get("regex", [])):
         return True
     if narrow is None:
         return False
@@ -82,3 +104,26 @@ def name_covers(wide: dict[str, list[str]] | None, narrow: dict[str, list[str]] 
     return all(any(glob_covers(w, n) for w in wide_globs) for n in narrow.get("glob", [])) and all(
         n in wide.get("regex", []) for n in narrow.get("regex", [])
     )
+
+
+def names_overlap(a: dict[str, list[str]] | None, b: dict[str, list[str]] | None) -> bool:
+    """Whether one name may match both; True when it cannot be told."""
+    if a is None or b is None or a.get("regex") or b.get("regex"):
+        return True
+    return any(_globs_overlap(_tokens(x), _tokens(y)) for x in a.get("glob", []) for y in b.get("glob", []))
+
+
+def _globs_overlap(a: list[str], b: list[str]) -> bool:
+    """Only the fixed text before the first and after the last star can prove that two globs have no name in common."""
+    if "*" not in a and "*" not in b and len(a) != len(b):
+        return False
+    return _heads_agree(a, b) and _heads_agree(a[::-1], b[::-1])
+
+
+def _heads_agree(a: list[str], b: list[str]) -> bool:
+    for x, y in zip(a, b, strict=False):
+        if x == "*" or y == "*":
+            return True
+        if len(x) == len(y) == 1 and "?" not in (x, y) and x != y:
+            return False
+    return True
