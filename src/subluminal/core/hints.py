@@ -1,0 +1,204 @@
+"""The words a refused agent reads: summaries, hint texts, suggested arguments (§3.2, §3.3).
+
+Some clients show the model nothing but one line of text, so a summary says what was refused, why, and what to do
+next. Tool and server names come from outside: they are shortened and stripped of control characters. Argument values
+never enter a text; only `suggested_args` repeats them, to the caller who sent them.
+
+Texts of a policy may use {tool} {server} {rule_id} {policy_id} {reason_code} {scope} {limit} {used} {backoff_ms}
+{window_ms} {threshold} {count}. Any other brace is left as it is.
+"""
+
+from __future__ import annotations
+
+from subluminal.contracts.decision import Hint
+from subluminal.contracts.vocabulary import (
+    AMBIGUOUS_MESSAGE,
+    BREAKER_ERRORS,
+    BREAKER_LATENCY,
+    BREAKER_REPEAT,
+    BUDGET_EXCEEDED,
+    DUPLICATE_CALL,
+    EVALUATION_ERROR,
+    RATE_LIMITED,
+    RUN_TERMINATED,
+    UNINSPECTED_ARGS,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+MAX_SUMMARY_CHARS = 480
+MAX_HINT_CHARS = 480
+MAX_NAME_CHARS = 80
+# Above this, a suggestion holds only what should change: repeating the call's own arguments would drown the agent.
+MAX_SUGGESTED_BYTES = 8_192
+
+PLACEHOLDERS = (
+    "tool",
+    "server",
+    "rule_id",
+    "policy_id",
+    "reason_code",
+    "scope",
+    "limit",
+    "used",
+    "backoff_ms",
+    "window_ms",
+    "threshold",
+    "count",
+)
+
+
+def clip(text: str, bound: int) -> str:
+    return text if len(text) <= bound else text[: bound - 1] + "…"
+
+
+def show_name(name: str) -> str:
+    """A name from outside, fit to stand in a sentence."""
+    clean = "".join(char if char.isprintable() else "�" for char in name[: MAX_NAME_CHARS + 1])
+    return clip(clean, MAX_NAME_CHARS)
+
+
+def fill(template: str, facts: dict[str, Any]) -> str:
+    """Replace known placeholders; leave everything else untouched. What is filled in is not read again."""
+    if "{" not in template:
+        return template
+    pieces = template.split("{")
+    out = [pieces[0]]
+    for piece in pieces[1:]:
+        word, brace, rest = piece.partition("}")
+        if brace and word in PLACEHOLDERS and facts.get(word) is not None:
+            out += (str(facts[word]), rest)
+        else:
+            out += ("{", piece)
+    return "".join(out)
+
+
+def duration(ms: int) -> str:
+    if ms < 1000 or ms % 1000:
+        return f"{ms} ms" if ms < 10_000 else f"{ms / 1000:.1f} s"
+    seconds = ms // 1000
+    return f"{seconds // 60} min" if seconds % 60 == 0 else f"{seconds} s"
+
+
+def _why_and_next(reason_code: str, facts: dict[str, Any]) -> tuple[str, str] | None:
+    """The standard reason and advice of each reason code that the engine itself gives."""
+    get = facts.get
+    if reason_code == BUDGET_EXCEEDED:
+        return (
+            f"the budget of {get('limit')} {get('unit', 'calls')} ({_scope(facts)}) is used up",
+            "Do not retry; finish with what you have or ask for a larger budget",
+        )
+    if reason_code == RATE_LIMITED:
+        wait = f"Wait {duration(facts['backoff_ms'])}, then retry" if get("backoff_ms") else "Slow down, then retry"
+        return f"the rate limit of {get('limit')} calls at once ({_scope(facts)}) is reached", wait
+    if reason_code == DUPLICATE_CALL:
+        return (
+            f"the same call was already made within {duration(facts['window_ms'])}",
+            "Use the result of the earlier call, or change the arguments",
+        )
+    if reason_code == BREAKER_REPEAT:
+        return (
+            f"the same call was made {get('count')} times within {duration(facts['window_ms'])}",
+            "Do not repeat it; try something else",
+        )
+    if reason_code == BREAKER_ERRORS:
+        return (
+            f"it failed {get('count')} times within {duration(facts['window_ms'])}",
+            "Look at the errors and try another way",
+        )
+    if reason_code == BREAKER_LATENCY:
+        return (
+            f"{get('count')} calls within {duration(facts['window_ms'])} were too slow",
+            "Wait, or try another way",
+        )
+    if reason_code == EVALUATION_ERROR:
+        return "the policy could not be evaluated for this call", "Report this to the operator"
+    if reason_code == UNINSPECTED_ARGS:
+        return "the arguments are too large to be checked by policy", "Send smaller arguments"
+    if reason_code == AMBIGUOUS_MESSAGE:
+        return "the message can be read in more than one way", "Send one well-formed JSON-RPC message per line"
+    if reason_code == RUN_TERMINATED:
+        return "this run has been terminated", "Stop; no further tool call will be accepted"
+    return None
+
+
+def _scope(facts: dict[str, Any]) -> str:
+    scope = facts.get("scope")
+    if scope == "run":
+        return "for this run"
+    return "for this tool" if scope == "tool" else "for this tool on this server"
+
+
+def summary(reason_code: str, facts: dict[str, Any], message: str | None) -> str:
+    """One or two sentences: what was refused, why (the rule's own `message` where it has one), what to do next."""
+    subject = f"{facts['tool']} on {facts['server']} was refused"
+    rule = f" (rule {facts['rule_id']})" if facts.get("rule_id") else ""
+    standard = _why_and_next(reason_code, facts)
+    if message:
+        why = fill(message, facts).strip()
+        text = f"{subject}{rule}: {why}"
+        if not text.endswith((".", "!", "?")):
+            text += "."
+        if standard is None:
+            standard = ("", "Do not retry the same call")
+        return clip(f"{text} {standard[1]}.", MAX_SUMMARY_CHARS)
+    if standard is None:
+        standard = ("policy does not permit this call", "Do not retry it; use another tool or other arguments")
+    return clip(f"{subject}{rule}: {standard[0]}. {standard[1]}.", MAX_SUMMARY_CHARS)
+
+
+_HINT_KINDS = {BUDGET_EXCEEDED: "BUDGET", RATE_LIMITED: "RATE"}
+_OTHER = frozenset(
+    (DUPLICATE_CALL, BREAKER_ERRORS, BREAKER_LATENCY, BREAKER_REPEAT, EVALUATION_ERROR, UNINSPECTED_ARGS)
+)
+
+
+def make_hint(
+    reason_code: str,
+    facts: dict[str, Any],
+    *,
+    budget_or_rate: str | None,
+    hint_text: str | None,
+    suggested: dict[str, Any] | None,
+    retry_advice: str | None,
+    message: str | None,
+) -> Hint:
+    """`budget_or_rate`: the hint kind that the rule's kind implies; `suggested`: the merged suggestion or None."""
+    standard = _why_and_next(reason_code, facts)
+    advice = standard[1] + "." if standard else "Do not retry the same call; change the arguments or use another tool."
+    if hint_text:
+        text = fill(hint_text, facts)
+    elif message:
+        text = f"{fill(message, facts).strip().rstrip('.')}. {advice}"
+    else:
+        text = (standard[0][:1].upper() + standard[0][1:] + ". " if standard else "") + advice
+    kind = budget_or_rate or _HINT_KINDS.get(reason_code)
+    if kind is None:
+        refused_for = "OTHER" if reason_code in _OTHER else "SAFETY"
+        kind = refused_for if suggested is None else "ARG_FIX"
+    if suggested is not None and retry_advice is None:
+        advice = "Retry with suggested_args."
+    return Hint(clip(text, MAX_HINT_CHARS), kind, suggested, clip(retry_advice or advice, MAX_HINT_CHARS))
+
+
+def suggest(template: dict[str, Any] | None, args: Any, bytes_in: int, facts: dict[str, Any]) -> dict[str, Any] | None:
+    """The rule's template merged over the call's arguments as RFC 7386 does: null takes a key away."""
+    if template is None:
+        return None
+    base = args if isinstance(args, dict) and bytes_in <= MAX_SUGGESTED_BYTES else {}
+    return _merge(base, template, facts)
+
+
+def _merge(base: dict[str, Any], template: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in template.items():
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, dict):
+            below = merged.get(key)
+            merged[key] = _merge(below if isinstance(below, dict) else {}, value, facts)
+        else:
+            merged[key] = fill(value, facts) if isinstance(value, str) else value
+    return merged

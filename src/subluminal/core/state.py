@@ -1,0 +1,194 @@
+"""What a run remembers: counters, token buckets, windows and marks, changed by small operations.
+
+One call's effects on the state are one list of operations. `LocalState` applies them in the process;
+`host.runstate.SharedState` replicates the very same operations between processes. An operation therefore carries all
+that is needed to apply it without the policy: absolute new values, or a timestamp with the bounds of its window.
+
+    (SET_RUN, key, a, b, c)            values of a rule with scope `run`
+    (SET, key, a, b, c)                values of a rule with scope `tool` or `server_tool`
+    (MARK, key, at_ms, 0, 0)           when this key was last seen (dedupe)
+    (PUSH, key, at_ms, window_ms, n)   append to a window; older than window_ms is dropped, the newest n are kept
+    (TERMINATE, code, message, policy_id, rule_id)
+
+A counter's values are (calls, cost units, 0), a bucket's (tokens, remainder, at_ms). Keys are 16-byte digests.
+
+Bounds. Each kind of entry has a pool of its own, so that a flood in one (distinct arguments, invented tool names)
+cannot push out another. In a pool the least recently written key goes first. Run-wide entries are as many as the
+policies have rules; beyond MAX_RUN_KEYS the same holds for them. All pools together fit one arena of the shared file.
+
+Time is monotonic milliseconds of this machine. Several processes take it before they get their turn, so a timestamp
+may lie slightly ahead of `now`; more than CLOCK_SLACK_MS ahead means the clock was reset, and the entry is void.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any, Protocol
+
+    Op = tuple[Any, ...]
+    Values = tuple[int, int, int]
+
+SET_RUN = 1
+SET = 2
+MARK = 3
+PUSH = 4
+TERMINATE = 5
+WINDOW = 6  # a whole window, only in the compact form of a shared file
+
+KEY_BYTES = 16
+MAX_RUN_KEYS = 4_096
+MAX_KEYS = 4_096
+MAX_MARKS = 4_096
+MAX_WINDOWS = 4_096
+MAX_TIMESTAMPS = 16_384  # over all windows
+MAX_WINDOW = 4_096  # one window; a higher threshold acts as this one
+MAX_INTEGER = 1 << 62  # values are stored in 64 bits
+CLOCK_SLACK_MS = 60_000
+MAX_TERMINATE_CHARS = 500
+
+
+class StateUnavailable(Exception):
+    """The shared state cannot be had right now (its holder does not let go): judge by `decision_on_error`."""
+
+
+if TYPE_CHECKING:
+
+    class State(Protocol):
+        """What the engine needs of run state. Reads are only meaningful between `begin` and `commit`/`abandon`."""
+
+        entries: Entries
+        reason: str | None
+
+        @property
+        def terminated(self) -> tuple[str, str] | None: ...
+        @property
+        def terminated_by(self) -> tuple[str, str] | None: ...
+        def begin(self) -> None: ...
+        def commit(self, ops: list[Op], count_call: bool = False) -> int: ...
+        def abandon(self) -> None: ...
+        def next_seq(self) -> int: ...
+        def terminate(self, code: str, message: str) -> None: ...
+
+
+class Entries:
+    """The entries themselves and how operations change them. Shared code of all states."""
+
+    __slots__ = ("keyed", "marks", "run_wide", "terminated", "timestamps", "windows")
+
+    def __init__(self) -> None:
+        self.run_wide: dict[bytes, Values] = {}
+        self.keyed: dict[bytes, Values] = {}
+        self.marks: dict[bytes, int] = {}
+        self.windows: dict[bytes, tuple[int, ...]] = {}
+        self.timestamps = 0
+        self.terminated: tuple[str, str, str, str] | None = None
+
+    def apply(self, ops: Iterable[Op]) -> None:
+        for op in ops:
+            kind = op[0]
+            if kind == SET_RUN:
+                _put(self.run_wide, op[1], op[2:5], MAX_RUN_KEYS)
+            elif kind == SET:
+                _put(self.keyed, op[1], op[2:5], MAX_KEYS)
+            elif kind == MARK:
+                _put(self.marks, op[1], op[2], MAX_MARKS)
+            elif kind == PUSH:
+                self._push(op[1], op[2], op[3], op[4])
+            elif kind == WINDOW:
+                self._replace(op[1], tuple(op[2]))
+            elif kind == TERMINATE and self.terminated is None:
+                self.terminated = (op[1], op[2], op[3], op[4])
+
+    def _push(self, key: bytes, at_ms: int, window_ms: int, keep: int) -> None:
+        kept = live(self.windows.get(key, ()), at_ms, window_ms)
+        self._replace(key, (*kept[len(kept) + 1 - keep if len(kept) >= keep else 0 :], at_ms))
+
+    def _replace(self, key: bytes, stamps: tuple[int, ...]) -> None:
+        windows = self.windows
+        self.timestamps += len(stamps) - len(windows.pop(key, ()))
+        windows[key] = stamps
+        while len(windows) > MAX_WINDOWS or self.timestamps > MAX_TIMESTAMPS:
+            self.timestamps -= len(windows.pop(next(iter(windows))))
+
+    def forget_times(self) -> None:
+        """After a reboot every timestamp is meaningless; only counts remain true."""
+        self.marks.clear()
+        self.windows.clear()
+        self.timestamps = 0
+        for pool in (self.run_wide, self.keyed):
+            for key in [key for key, values in pool.items() if values[2]]:
+                del pool[key]
+
+    def as_ops(self) -> list[Op]:
+        """The operations that rebuild these entries, least recently written first."""
+        ops: list[Op] = [(SET_RUN, key, *values) for key, values in self.run_wide.items()]
+        ops += [(SET, key, *values) for key, values in self.keyed.items()]
+        ops += [(MARK, key, at_ms, 0, 0) for key, at_ms in self.marks.items()]
+        ops += [(WINDOW, key, stamps) for key, stamps in self.windows.items()]
+        if self.terminated is not None:
+            ops.append((TERMINATE, *self.terminated))
+        return ops
+
+
+def live(stamps: tuple[int, ...], now_ms: int, window_ms: int) -> tuple[int, ...]:
+    """The timestamps that still lie within the window that ends now."""
+    oldest = now_ms - window_ms
+    newest = now_ms + CLOCK_SLACK_MS
+    if stamps and stamps[0] > oldest and stamps[-1] <= newest:
+        return stamps
+    return tuple([at_ms for at_ms in stamps if oldest < at_ms <= newest])
+
+
+def _put(pool: dict[bytes, Any], key: bytes, value: Any, bound: int) -> None:
+    pool.pop(key, None)
+    pool[key] = value
+    if len(pool) > bound:
+        del pool[next(iter(pool))]
+
+
+class LocalState:
+    """State of one process: for tests, in-process adapters, and where no shared file can be had (`reason`)."""
+
+    __slots__ = ("_seq", "entries", "reason")
+
+    def __init__(self, reason: str | None = None) -> None:
+        self.entries = Entries()
+        self.reason = reason
+        self._seq = 0
+
+    @property
+    def terminated(self) -> tuple[str, str] | None:
+        """(code, message) once the run has been terminated."""
+        flag = self.entries.terminated
+        return None if flag is None else flag[:2]
+
+    @property
+    def terminated_by(self) -> tuple[str, str] | None:
+        """(policy_id, rule_id) of the rule that terminated the run; empty strings after an operator's order."""
+        flag = self.entries.terminated
+        return None if flag is None else flag[2:]
+
+    def begin(self) -> None:
+        pass
+
+    def commit(self, ops: list[Op], count_call: bool = False) -> int:
+        """Apply the operations; with `count_call` also take the next call number and return it (else 0)."""
+        self.entries.apply(ops)
+        return self.next_seq() if count_call else 0
+
+    def abandon(self) -> None:
+        pass
+
+    def next_seq(self) -> int:
+        self._seq += 1
+        return self._seq
+
+    def terminate(self, code: str, message: str) -> None:
+        self.entries.apply([terminate_op(code, message)])
+
+
+def terminate_op(code: str, message: str, policy_id: str = "", rule_id: str = "") -> Op:
+    bound = MAX_TERMINATE_CHARS
+    return (TERMINATE, code[:bound], message[:bound], policy_id[:bound], rule_id[:bound])
