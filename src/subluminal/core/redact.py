@@ -1,0 +1,282 @@
+"""Masks secrets in everything that leaves the shim or lands on disk: previews, errors, hints, metadata, logs.
+
+    Redactor(secrets, patterns).mask(data) -> (masked, flags)
+
+Two searches: the injected values in any encoding (`core/secrets.py`), and shapes of well-known credentials
+(`core/token_shapes.py`). Places found by both are united before anything is replaced, so no search can hide a part
+from another. A mask names the kind of secret and never shows its length.
+
+Hot path: ordinary arguments cost a handful of substring tests. RE2 is imported at the first suspicion, or for the
+first text above `SMALL`, where one RE2 pass is cheaper than the tests.
+"""
+
+from __future__ import annotations
+
+from subluminal.contracts.errors import ConfigError
+from subluminal.core.secrets import MIN_SECRET_BYTES, Form, compile_pattern, forms_of, hex_anchors
+
+# `typing` imports `re`, which the shim must not pay for.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+SMALL = 1024
+# Above this many anchors one RE2 pass is cheaper than looking for each.
+MANY = 40
+INJECTED = "injected_secret"
+# Enough text after a preview's edge to recognise any value that begins before it: HEAD units of an escaped form, or
+# the shortest length at which each token shape is certain.
+MARGIN = 512
+
+_RUN = bytes(0x78 if (chr(b).isalnum() and b < 0x80) or b in b"_-." else 0x20 for b in range(256))
+_LONG_RUN = "x" * 12
+
+Span = tuple[int, int, str]
+
+
+class Redactor:
+    """Immutable after construction apart from patterns that are compiled when first needed."""
+
+    __slots__ = (
+        "_anchors",
+        "_custom",
+        "_custom_sources",
+        "_escapable",
+        "_forms",
+        "_gate",
+        "_hex",
+        "_shapes",
+        "refused",
+    )
+
+    def __init__(self, secrets: Iterable[str | bytes] = (), patterns: Iterable[tuple[str, str]] = ()) -> None:
+        # How many values were too short to be found safely; whoever injects them must say so.
+        self.refused = 0
+        self._anchors: list[tuple[str, Form]] = []
+        self._hex: list[tuple[str, Form]] = []
+        self._escapable: list[Form] = []
+        self._forms: list[Form] = []
+        self._shapes: Any = None
+        self._gate: Any = None
+        for secret in secrets:
+            self._add(secret.encode("utf-8", "surrogatepass") if isinstance(secret, str) else bytes(secret))
+        self._custom_sources = [check_pattern(name, regex) for name, regex in patterns]
+        self._custom: list[tuple[str, Any]] | None = None
+
+    def mask(self, data: bytes) -> tuple[bytes, tuple[str, ...]]:
+        """The masked bytes, and the sorted kinds of what was masked."""
+        if self._ordinary(data):
+            return data, ()
+        return _replace(data, self._spans(data))
+
+    def mask_text(self, text: str) -> str:
+        encoded = text.encode("utf-8", "surrogatepass")
+        masked, flags = self.mask(encoded)
+        return masked.decode("utf-8", "surrogatepass") if flags else text
+
+    def mask_window(self, data: bytes) -> tuple[bytes, tuple[str, ...]]:
+        """As `mask`, for text that goes on after `data`: its end may be the beginning of a secret."""
+        spans = [] if self._ordinary(data) else self._spans(data)
+        for form in self._forms:
+            edge = form.find_at_edge(data)
+            if edge is not None:
+                spans.append((*edge, INJECTED))
+        return _replace(data, spans)
+
+    def _ordinary(self, data: bytes) -> bool:
+        """True for most texts: nothing in them can be a secret."""
+        if self._custom_sources:
+            return False
+        if len(data) > SMALL or len(self._anchors) > MANY:
+            if self._gate is None:
+                self._gate = self._compile_gate()
+            return self._gate.search(data) is None
+        # Latin-1 text, because `in` is four times as fast for str as for bytes.
+        text = data.decode("latin-1")
+        lowered = text.lower()
+        for anchor, _ in self._anchors:
+            if anchor in text:
+                return False
+        for anchor, _ in self._hex:
+            if anchor in lowered:
+                return False
+        if self._forms and _may_hide_letters(text):
+            return False
+        return not (_suspicious_word(text, lowered) or _suspicious_run(data, text, lowered))
+
+    def _add(self, value: bytes) -> None:
+        if len(value) < MIN_SECRET_BYTES:
+            self.refused += 1
+            return
+        forms = forms_of(value)
+        self._forms += forms
+        for form in forms:
+            if form.escapable:
+                self._escapable.append(form)
+            self._anchors += [(anchor.decode("latin-1"), form) for anchor in form.anchors]
+        self._hex += [(anchor.decode("latin-1"), forms[-1]) for anchor in hex_anchors(value)]
+
+    def _suspects(self, data: bytes) -> Iterable[Form]:
+        text = data.decode("latin-1")
+        lowered = text.lower()
+        found = [form for anchor, form in self._anchors if anchor in text]
+        found += [form for anchor, form in self._hex if anchor in lowered]
+        if _may_hide_letters(text):
+            found += self._escapable
+        return dict.fromkeys(found)
+
+    def _compile_gate(self) -> Any:
+        from subluminal.core.token_shapes import PATTERN
+
+        gates = [PATTERN]
+        if self._forms:
+            gates += [anchor.encode("latin-1") for anchor, _ in self._anchors]
+            gates += [b"(?i:" + anchor.encode("latin-1") + b")" for anchor, _ in self._hex]
+            gates.append(_HIDING)
+        return compile_pattern(b"|".join(gates))
+
+    def _spans(self, data: bytes) -> list[Span]:
+        forms = self._suspects(data) if self._forms else ()
+        spans: list[Span] = [(start, end, INJECTED) for form in forms for start, end in form.find(data)]
+        spans += self._shape_spans(data)
+        for name, pattern in self._compiled_custom():
+            spans += [(m.start(), m.end(), name) for m in pattern.finditer(data) if m.end() > m.start()]
+        return spans
+
+    def _shape_spans(self, data: bytes) -> list[Span]:
+        from subluminal.core.token_shapes import DOUBTFUL, FLAGS, PATTERN, plausible
+
+        if self._shapes is None:
+            self._shapes = compile_pattern(PATTERN)
+        search = self._shapes.search
+        spans: list[Span] = []
+        position = 0
+        while (match := search(data, position)) is not None:
+            index = match.lastindex - 1
+            start, end = match.span(index + 1)
+            if not DOUBTFUL[index] or plausible(FLAGS[index], data[match.start() : end], data[start:end]):
+                spans.append((start, end, FLAGS[index]))
+                position = end
+            else:
+                # What was refused as a value may hold, or be the key of, the next one.
+                position = start
+        return spans
+
+    def _compiled_custom(self) -> list[tuple[str, Any]]:
+        if self._custom is None:
+            self._custom = [(name, _compile_utf8(regex)) for name, regex in self._custom_sources]
+        return self._custom
+
+
+def check_pattern(name: str, regex: str) -> tuple[str, str]:
+    """A user's own pattern, refused with a sentence when it cannot be used."""
+    if not name or not all(c.isascii() and (c.isalnum() or c in "_-") for c in name):
+        raise ConfigError(
+            f"redaction pattern name {name!r} is not usable",
+            hint="Use letters, digits, `_` and `-`: the name is shown in place of what it masks.",
+        )
+    try:
+        pattern = _compile_utf8(regex)
+    except Exception as error:
+        raise ConfigError(
+            f"redaction pattern {name!r} is not a valid regular expression: {error}",
+            hint="Patterns are RE2: no backreferences, no lookahead or lookbehind.",
+        ) from None
+    if pattern.match(b"") is not None and pattern.match(b"").end() == 0 and pattern.fullmatch(b"") is not None:
+        raise ConfigError(
+            f"redaction pattern {name!r} matches empty text, so it would match everywhere",
+            hint="Let it require at least one character, for example `+` in place of `*`.",
+        )
+    return name, regex
+
+
+def _compile_utf8(regex: str) -> Any:
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    return re2.compile(regex.encode("utf-8"), options)
+
+
+# Escapes under which a letter or digit could hide: the anchors would not see it.
+_HIDING = rb"%|&#|\\[uUx]"
+
+
+def _may_hide_letters(text: str) -> bool:
+    return "%" in text or "\\u" in text or "&#" in text or "\\x" in text or "\\U" in text
+
+
+def _suspicious_word(text: str, lowered: str) -> bool:
+    """Whether one of the words that the keyed shapes need is there. `max_tokens`, `keyword`, `pass` are ordinary."""
+    return (
+        ("pass" in lowered and ("passw" in lowered or "passp" in lowered or "passc" in lowered))
+        or "secret" in lowered
+        or ("token" in lowered and _token_as_key(lowered))
+        or ("key" in lowered and _key_of_something(lowered))
+        or "pwd" in lowered
+        or "authoriz" in lowered
+        or "credential" in lowered
+        or "-----B" in text
+        or ("@" in text and ":" in text)
+        or ("pin" in lowered and ('pin"' in lowered or "pin\\" in lowered))
+    )
+
+
+def _token_as_key(lowered: str) -> bool:
+    return any("token" + end in lowered for end in ('"', "=", ":", "\\", "'", " ", "\t", "0", "1", "2"))
+
+
+def _key_of_something(lowered: str) -> bool:
+    owners = ("api", "access", "private", "account", "encryption", "signing", "auth", "master")
+    return any(owner in lowered for owner in owners)
+
+
+def _suspicious_run(data: bytes, text: str, lowered: str) -> bool:
+    """Whether a row of token characters is there, long enough and with one of the known beginnings."""
+    if _LONG_RUN not in data.translate(_RUN).decode("latin-1"):
+        return False
+    if "_" in text and any(word in text for word in _WITH_UNDERSCORE):
+        return True
+    if "-" in text and any(word in text for word in _WITH_HYPHEN):
+        return True
+    return any(word in text for word in _OTHER) or "bearer" in lowered
+
+
+_WITH_UNDERSCORE = (
+    "ghp_",
+    "gho_",
+    "ghu_",
+    "ghs_",
+    "ghr_",
+    "github_pat_",
+    "k_live_",
+    "k_test_",
+    "whsec_",
+    "npm_",
+    "hf_",
+    "_v1_",
+)
+_WITH_HYPHEN = ("GOCSPX-", "gl", "xox", "xapp-", "sk-", "pypi-")
+_OTHER = ("AKIA", "ASIA", "AIza", "ya29.", "SG.", "hooks.slack", "eyJ", "sig=")
+
+
+def _replace(data: bytes, spans: list[Span]) -> tuple[bytes, tuple[str, ...]]:
+    if not spans:
+        return data, ()
+    spans.sort()
+    parts: list[bytes] = []
+    flags = set()
+    done = 0
+    start, end, name = spans[0]
+    for following in [*spans[1:], (len(data) + 1, len(data) + 1, "")]:
+        if following[0] < end:
+            end = max(end, following[1])
+            name = INJECTED if INJECTED in (name, following[2]) else name
+            continue
+        parts += [data[done:start], b"[REDACTED:%b]" % name.encode()]
+        flags.add(name)
+        done = end
+        start, end, name = following
+    parts.append(data[done:])
+    return b"".join(parts), tuple(sorted(flags))

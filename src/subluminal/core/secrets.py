@@ -1,0 +1,296 @@
+r"""How one secret value can appear in text, and how to find it there.
+
+A value travels raw, JSON-escaped (once, twice, `\/`, `\u0041`), percent-encoded (`%2B`, `%252B`, `+`), HTML-escaped,
+as hex, or inside base64 at any of three alignments and wrapped into lines. Listing the combinations does not end, so
+each form becomes one linear-time pattern: a row of units, one per character, each matching every spelling of it.
+
+A pattern needs only the head of a form (`HEAD` units) and then takes as much as continues to match. So a value that
+was cut off is masked as well, and an 8 KiB value needs no 8 KiB pattern. Backslashes in a value are not matched but
+skipped: how many of them stand in the text depends on how often it was escaped.
+
+Anchors are the cheap side: a form's pattern cannot match unless one of its anchors stands in the text, or, for the
+plain form, the text holds an escape that could hide a letter or digit.
+"""
+
+from __future__ import annotations
+
+# `typing` imports `re`, which the shim must not pay for.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# Below this a value occurs in ordinary text by chance, and masking it would both destroy the text and show the value.
+MIN_SECRET_BYTES = 4
+# Units that must match before anything is masked; longer than the fixed start of common tokens (`sk-ant-api03-`).
+HEAD = 16
+# Units per compiled pattern. Long values are followed piece by piece.
+PIECE = 48
+# A key file is shown line by line by many tools: each line of a value is a form of its own.
+MIN_LINE_BYTES = 16
+MAX_LINES = 256
+
+_ALNUM = frozenset(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
+_META = frozenset(b"\\.+*?()|[]{}^$")
+_BACKSLASH = rb"(?:\\|%(?:25)*5[cC]|\\+[ux](?:00)?5[cC]|&(?:amp;)*#(?:0*92|[xX]0*5[cC]);)"
+_LINE_BREAK = rb"(?:[\r\n]|\\+[rn]|%0[aAdD])*"
+# An escape that the end of the text has cut in two.
+_CUT_ESCAPE = (
+    rb"(?:\\+(?:[uU][0-9a-fA-F]{0,7}|x[0-9a-fA-F]?)?|%(?:25)*[0-9a-fA-F]?|&(?:amp;)*(?:#?[a-zA-Z0-9]{0,6})"
+    rb"|[\xc2-\xf4][\x80-\xbf]{0,2})?"
+)
+# The backslash that begins an escape, when JSON text was percent-encoded afterwards: `%5Cn`.
+_ESC = rb"(?:\\|%(?:25)*5[cC])+"
+_NAMED = {
+    "\n": _ESC + rb"n|\r\n|" + _ESC + b"r" + _ESC + b"n",
+    "\r": _ESC + b"r",
+    "\t": _ESC + b"t",
+    "\b": _ESC + b"b",
+    "\f": _ESC + b"f",
+    " ": rb"\+",
+}
+_ENTITIES = {'"': b"quot", "'": b"apos", "<": b"lt", ">": b"gt", "&": b"amp", "\n": b"NewLine", "\t": b"Tab"}
+
+
+def compile_pattern(pattern: bytes, *, longest: bool = False) -> Any:
+    """RE2 over bytes. Imported here because it costs 3 MB and 10 ms that most shims never need.
+
+    `longest` finds the longest of all readings: `%25` may be one percent sign or three characters of a value.
+    """
+    import re2
+
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    options.max_mem = 32 << 20
+    options.log_errors = False
+    options.longest_match = longest
+    return re2.compile(pattern, options)
+
+
+class Form:
+    """One spelling family of a secret: `anchors` to suspect it, `find` to locate it."""
+
+    __slots__ = ("_edge", "_head", "_pieces", "_units", "anchors", "escapable", "shared")
+
+    def __init__(
+        self, units: list[bytes], anchors: list[bytes], *, escapable: bool = False, shared: bytes = b""
+    ) -> None:
+        self._units = units
+        self.anchors = anchors
+        self.escapable = escapable
+        # Characters beside a base64 run that carry some bits of the value and some of its neighbours.
+        self.shared = shared
+        self._pieces: dict[int, Any] = {}
+        self._head: Any = None
+        self._edge: Any = None
+
+    def find(self, data: bytes) -> list[tuple[int, int]]:
+        """Every place where the form's head stands, each as far as the form continues."""
+        if self._head is None:
+            need = min(HEAD, len(self._units))
+            first = b"".join(self._units[:need]) + _as_far_as_it_goes(self._units[need:PIECE])
+            self._head = compile_pattern(self.shared + first, longest=True)
+        spans: list[tuple[int, int]] = []
+        position = 0
+        while True:
+            match = self._head.search(data, position)
+            if match is None:
+                return spans
+            end = match.end()
+            if len(self._units) > PIECE and match.end(1) >= 0:
+                end = self._follow(data, end)
+            if self.shared:
+                end = self._take_shared(data, end)
+            spans.append((match.start(), end))
+            position = max(end, match.start() + 1)
+
+    def find_at_edge(self, data: bytes) -> tuple[int, int] | None:
+        """The end of `data`, where it is the beginning of the form and too short for `find`."""
+        if self._edge is None:
+            pattern = b""
+            for unit in reversed(self._units[: HEAD - 1]):
+                pattern = unit + (b"(?:" + pattern + b")?" if pattern else b"")
+            self._edge = compile_pattern(pattern + _CUT_ESCAPE + rb"\z", longest=True)
+        match = self._edge.search(data, max(0, len(data) - 40 * HEAD))
+        return None if match is None else (match.start(), match.end())
+
+    def _follow(self, data: bytes, end: int) -> int:
+        for start in range(PIECE, len(self._units), PIECE):
+            piece = self._pieces.get(start)
+            if piece is None:
+                piece = compile_pattern(_as_far_as_it_goes(self._units[start : start + PIECE]), longest=True)
+                self._pieces[start] = piece
+            match = piece.match(data, end)
+            if match is None:
+                return end
+            end = match.end()
+            if match.end(1) < 0:
+                return end
+        return end
+
+    def _take_shared(self, data: bytes, end: int) -> int:
+        for _ in range(2):
+            if end < len(data) and (data[end] in _ALNUM or data[end] in b"+/-_"):
+                end += 1
+        while end < len(data) and data[end] == 0x3D:
+            end += 1
+        return end
+
+
+def forms_of(value: bytes) -> list[Form]:
+    """All forms of one secret value of at least `MIN_SECRET_BYTES`."""
+    forms = [_plain(value)]
+    lines = [line.strip() for line in value.splitlines()]
+    if len(lines) > 1:
+        forms += [_plain(line) for line in lines[:MAX_LINES] if len(line) >= MIN_LINE_BYTES]
+    forms += [form for offset in range(3) if (form := _base64(value, offset)) is not None]
+    forms.append(_hex(value))
+    return forms
+
+
+def _plain(value: bytes) -> Form:
+    try:
+        text = value.decode("utf-8")
+    except UnicodeDecodeError:
+        text = value.decode("latin-1")
+        units = _text_units(text, raw_bytes=True)
+    else:
+        units = _text_units(text, raw_bytes=False)
+    return Form(units, [_longest_run(value, text)], escapable=True)
+
+
+def _longest_run(value: bytes, text: str) -> bytes:
+    """The longest row of letters and digits among the characters that must match: no encoder changes those."""
+    head = "".join(c for c in text if c != "\\")[:HEAD]
+    # A run must not be joined across a backslash that was skipped, so look for its words in the value itself.
+    words = "".join(c if c.isascii() and c.isalnum() else " " for c in text[: _covering(text, len(head))]).split()
+    return max(words, key=len, default="").encode()
+
+
+def _covering(text: str, count: int) -> int:
+    """How many characters of `text` hold its first `count` that are not backslashes."""
+    seen = 0
+    for index, c in enumerate(text):
+        if c != "\\":
+            seen += 1
+            if seen == count:
+                return index + 1
+    return len(text)
+
+
+def _text_units(text: str, *, raw_bytes: bool) -> list[bytes]:
+    units: list[bytes] = []
+    skip = False
+    for c in text:
+        if c == "\\":
+            skip = True
+            continue
+        unit = _unit(c, raw_bytes)
+        plain_letter = c.isascii() and c.isalnum()
+        units.append(unit if plain_letter and not skip else _BACKSLASH + b"*" + unit)
+        skip = False
+    if not units:
+        return [_BACKSLASH] * len(text)
+    if skip:
+        units[-1] += _BACKSLASH + b"*"
+    return units
+
+
+def _unit(c: str, raw_bytes: bool) -> bytes:
+    """Every spelling of one character."""
+    code = ord(c)
+    encoded = bytes([code]) if raw_bytes else c.encode("utf-8")
+    spellings = [_quote(encoded), b"".join(b"%%(?:25)*%b" % _hex_digits(b"%02x" % byte) for byte in encoded)]
+    if code < 0x10000:
+        spellings.append(_ESC + b"u" + _hex_digits(b"%04x" % code))
+    else:
+        high, low = divmod(code - 0x10000, 0x400)
+        pair = (_hex_digits(b"%04x" % (0xD800 + high)), _hex_digits(b"%04x" % (0xDC00 + low)))
+        spellings += [b"%bu%b%bu%b" % (_ESC, pair[0], _ESC, pair[1]), _ESC + b"U" + _hex_digits(b"%08x" % code)]
+    if code < 0x100:
+        spellings.append(_ESC + b"x" + _hex_digits(b"%02x" % code))
+    spellings.append(b"&(?:amp;)*#(?:0*%d|[xX]0*%b);?" % (code, _hex_digits(b"%x" % code)))
+    if c in _ENTITIES:
+        spellings.append(b"&(?:amp;)*%b;" % _ENTITIES[c])
+    if c in _NAMED:
+        spellings.append(_NAMED[c])
+    return b"(?:" + b"|".join(spellings) + b")"
+
+
+def _base64(value: bytes, offset: int) -> Form | None:
+    """The characters that depend on the value alone when `offset` bytes stand before it in a group of three."""
+    inner = _base64_inner(value, offset)
+    if len(inner) < 4:
+        return None
+    units = []
+    for byte in inner:
+        if byte in _ALNUM:
+            spelling = b"%c" % byte
+        elif byte == 0x2B:
+            spelling = rb"(?:[+-]|%(?:25)*2[bB]|\\+u002[bB])"
+        else:
+            spelling = rb"(?:\\*[/_]|%(?:25)*2[fF]|\\+u002[fF])"
+        units.append(_LINE_BREAK + spelling)
+    units[0] = units[0][len(_LINE_BREAK) :]
+    return Form(units, _half_runs(inner), shared=rb"[A-Za-z0-9+/_-]{0,2}")
+
+
+def _base64_inner(value: bytes, offset: int) -> bytes:
+    bits = int.from_bytes(value, "big")
+    total = 8 * len(value)
+    skipped = -(8 * offset) % 6
+    count = (total - skipped) // 6
+    # Rows of 6 bits, cut from the front without building strings of digits: values may be 8 KiB long.
+    bits = (bits & ((1 << (total - skipped)) - 1)) >> ((total - skipped) % 6)
+    packed = (bits << (-6 * count % 8)).to_bytes((6 * count + 7) // 8, "big")
+    return _sextets(packed, count)
+
+
+def _sextets(packed: bytes, count: int) -> bytes:
+    from binascii import b2a_base64
+
+    return b2a_base64(packed, newline=False)[:count]
+
+
+def _hex(value: bytes) -> Form:
+    digits = value.hex().encode()
+    units = [_LINE_BREAK + _hex_digits(digits[i : i + 2]) for i in range(0, len(digits), 2)]
+    units[0] = units[0][len(_LINE_BREAK) :]
+    return Form(units, [])
+
+
+def hex_anchors(value: bytes) -> list[bytes]:
+    """Lower case: to be looked for in lowered text. Two halves, because a line break may split one of them."""
+    digits = value[:HEAD].hex().encode()
+    half = len(digits) // 2
+    return [digits[:half], digits[half:]]
+
+
+def _half_runs(inner: bytes) -> list[bytes]:
+    """A line break may split one half; it cannot split both."""
+    head = inner[:HEAD]
+    middle = len(head) // 2
+    return [_alnum_run(part) for part in (head[:middle], head[middle:])]
+
+
+def _alnum_run(data: bytes) -> bytes:
+    words = bytes(byte if byte in _ALNUM else 0x20 for byte in data).split()
+    return max(words, key=len, default=b"")
+
+
+def _as_far_as_it_goes(units: list[bytes]) -> bytes:
+    """`a(?:b(?:c()?)?)?`: group 1 tells whether the last unit was reached."""
+    pattern = b"()"
+    for unit in reversed(units):
+        pattern = b"(?:" + unit + pattern + b")?"
+    return pattern
+
+
+def _hex_digits(digits: bytes) -> bytes:
+    return b"".join(b"[%c%c]" % (d, d - 32) if d > 0x60 else b"%c" % d for d in digits)
+
+
+def _quote(data: bytes) -> bytes:
+    return b"".join(
+        b"\\%c" % byte if byte in _META else b"\\x%02x" % byte if byte > 0x7E or byte < 0x20 else b"%c" % byte
+        for byte in data
+    )
