@@ -28,20 +28,11 @@ from subluminal.contracts.vocabulary import (
     TERMINATE_RUN,
     THROTTLE,
 )
+from subluminal.core.accumulators import BreakerRule, build_rules
 from subluminal.core.hints import clip, duration, fill, make_hint, show_name, suggest, summary
 from subluminal.core.matchers import selectors_match
 from subluminal.core.plan import MAX_CACHED_NAME_CHARS, MAX_PLANS, Cache, Plan, Planner
-from subluminal.core.rules import (
-    AccessRule,
-    BreakerRule,
-    Judgement,
-    Refusal,
-    Rule,
-    TagRule,
-    Trip,
-    Unavailable,
-    build_rules,
-)
+from subluminal.core.rules import AccessRule, Judgement, Refusal, Rule, TagRule, Unavailable
 from subluminal.core.state import MAX_TERMINATE_CHARS, StateUnavailable, terminate_op
 from subluminal.core.trace import Tracer
 
@@ -52,6 +43,7 @@ if TYPE_CHECKING:
 
     from subluminal.contracts.identity import Identity
     from subluminal.contracts.toolcall import ToolCall
+    from subluminal.core.rules import Trip
     from subluminal.core.state import Op, State
 
     Watch = list[tuple["Engine", BreakerRule, Any, dict[str, Any]]]
@@ -283,18 +275,14 @@ class Engine:
         """Code and message with which a breaker terminates the run when a call has ended."""
         facts = {
             **names,
-            "rule_id": rule.rule_id,
-            "reason_code": trip.reason_code,
-            "scope": trip.scope,
-            "threshold": trip.threshold,
-            "limit": trip.threshold,
-            "count": trip.threshold,
-            "used": trip.threshold,
-            "window_ms": trip.window_ms,
+            **trip,
+            "limit": trip["threshold"],
+            "count": trip["threshold"],
+            "used": trip["threshold"],
         }
         text = fill(rule.detail.get("hint_text") or rule.message or "", facts)
-        text = text or f"{names['tool']} on {names['server']} tripped breaker {rule.rule_id} ({trip.reason_code})."
-        return rule.detail.get("terminate_code") or trip.reason_code, text
+        text = text or f"{names['tool']} on {names['server']} tripped breaker {rule.rule_id} ({trip['reason_code']})."
+        return rule.detail.get("terminate_code") or trip["reason_code"], text
 
 
 def _args_or_none(judgement: Judgement) -> Any:

@@ -7,8 +7,9 @@ one) are left out. What depends on the arguments, the clock or run state stays f
 
 from __future__ import annotations
 
+from subluminal.core.accumulators import Accumulator
 from subluminal.core.matchers import NameIndex
-from subluminal.core.rules import AccessRule, Accumulator, Rule, TagRule
+from subluminal.core.rules import AccessRule, Rule, TagRule
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

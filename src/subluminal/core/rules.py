@@ -1,38 +1,14 @@
-"""The rules of a snapshot as objects: what each kind remembers of its `match` and `effect`, prepared once.
+"""The rules of a snapshot as objects: what each remembers of its `match` and `effect`, prepared once.
 
-`Rule` is the head every kind shares; accumulators (budget, rate_limit, breaker, dedupe) add how they read and change
-run state. Time and state come in through `Judgement`; nothing here decides between rules.
+`Rule` is the head that every kind shares; the kinds with state are in `accumulators`. Time, arguments and state come
+in through `Judgement`; nothing here decides between rules.
 """
 
 from __future__ import annotations
 
-from hashlib import blake2b
-
-from subluminal.contracts.vocabulary import (
-    ALLOW,
-    ALLOWLIST_MATCH,
-    BLOCK,
-    BREAKER_ERRORS,
-    BREAKER_LATENCY,
-    BREAKER_REPEAT,
-    BUDGET_EXCEEDED,
-    DENYLIST_MATCH,
-    DUPLICATE_CALL,
-    RATE_LIMITED,
-    UNINSPECTED_ARGS,
-)
+from subluminal.contracts.vocabulary import ALLOW, ALLOWLIST_MATCH, BLOCK, DENYLIST_MATCH, UNINSPECTED_ARGS
 from subluminal.core.matchers import args_match, name_match
-from subluminal.core.state import (
-    CLOCK_SLACK_MS,
-    KEY_BYTES,
-    MARK,
-    MAX_INTEGER,
-    MAX_WINDOW,
-    PUSH,
-    SET,
-    SET_RUN,
-    live,
-)
+from subluminal.core.state import MAX_INTEGER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,6 +17,8 @@ if TYPE_CHECKING:
 
     from subluminal.contracts.toolcall import ToolCall
     from subluminal.core.state import Entries, Op
+
+    Trip = dict[str, Any]
 
 
 class Unavailable(Exception):
@@ -81,19 +59,6 @@ class Judgement:
         if not args_hash:
             raise Unavailable(UNINSPECTED_ARGS)
         return args_hash
-
-
-class Trip:
-    """A breaker that has just tripped, as the breaker_trip event tells it."""
-
-    __slots__ = ("reason_code", "rule_id", "scope", "threshold", "window_ms")
-
-    def __init__(self, rule_id: str, reason_code: str, scope: str, threshold: int, window_ms: int) -> None:
-        self.rule_id = rule_id
-        self.reason_code = reason_code
-        self.scope = scope
-        self.threshold = threshold
-        self.window_ms = window_ms
 
 
 class Refusal:
@@ -183,276 +148,3 @@ class TagRule(Rule):
     def __init__(self, number: int, spec: dict[str, Any]) -> None:
         super().__init__(number, spec)
         self.adds = frozenset(self.detail.get("add_risk_class") or ())
-
-
-class Accumulator(Rule):
-    """A rule with state. `keys` are made once per (server, tool); `check` reads and changes."""
-
-    __slots__ = ("scope", "set_op")
-    accumulates = True
-
-    def __init__(self, number: int, spec: dict[str, Any]) -> None:
-        super().__init__(number, spec)
-        self.scope: str = self.detail.get("scope") or "run"
-        self.set_op = SET_RUN if self.scope == "run" else SET
-
-    def keys(self, policy: str, server_name: str, tool_name: str) -> Any:
-        return self.digest(policy, server_name, tool_name).digest()
-
-    def digest(self, policy: str, server_name: str, tool_name: str, *more: str) -> Any:
-        """Unambiguous: every part is preceded by its length."""
-        parts = [policy, self.rule_id, self.kind, self.scope, *more]
-        if self.scope != "run":
-            parts.append(tool_name)
-        if self.scope == "server_tool":
-            parts.append(server_name)
-        state = blake2b(digest_size=KEY_BYTES)
-        for part in parts:
-            raw = part.encode("utf-8", "surrogatepass")
-            state.update(b"%d:" % len(raw) + raw)
-        return state
-
-    def check(self, judgement: Judgement, keys: Any) -> Refusal | None:
-        """Whether this rule wants the call refused; gathers the operations that follow."""
-        raise TypeError("an accumulator is one of its kinds")
-
-    def values(self, judgement: Judgement, key: bytes) -> tuple[int, int, int] | None:
-        entries = judgement.entries
-        return (entries.run_wide if self.set_op == SET_RUN else entries.keyed).get(key)
-
-    def peek(self, judgement: Judgement, keys: Any) -> Any:
-        """The state before and after, for the trace."""
-        return list(self.values(judgement, keys) or ()) if isinstance(keys, bytes) else None
-
-
-class BudgetRule(Accumulator):
-    """Charges every attempt that still fits; one that does not fit is refused and charges nothing."""
-
-    __slots__ = ("_cost", "_limit_calls", "_limit_cost", "_on_exceed")
-    hint_kind = "BUDGET"
-
-    def __init__(self, number: int, spec: dict[str, Any]) -> None:
-        super().__init__(number, spec)
-        calls, cost = self.detail.get("limit_calls"), self.detail.get("limit_cost_units")
-        self._limit_calls = MAX_INTEGER if calls is None else min(int(calls), MAX_INTEGER)
-        self._limit_cost = MAX_INTEGER if cost is None else min(int(cost), MAX_INTEGER)
-        per_call = self.detail.get("cost_units_per_call")
-        self._cost = 1 if per_call is None else min(int(per_call), MAX_INTEGER)
-        self._on_exceed: str = self.detail.get("on_exceed") or BLOCK
-
-    def check(self, judgement: Judgement, keys: Any) -> Refusal | None:
-        if judgement.call.continues is not None:
-            return None
-        calls, cost, _ = self.values(judgement, keys) or (0, 0, 0)
-        if calls < self._limit_calls and cost + self._cost <= self._limit_cost:
-            judgement.always.append((self.set_op, keys, calls + 1, cost + self._cost, 0))
-            return None
-        # Written again unchanged, so that a counter in use is not the least recently written one.
-        judgement.always.append((self.set_op, keys, calls, cost, 0))
-        facts: dict[str, Any] = {"scope": self.scope}
-        if calls >= self._limit_calls:
-            facts.update(limit=self._limit_calls, used=calls, unit="calls")
-        else:
-            facts.update(limit=self._limit_cost, used=cost, unit="cost units")
-        return Refusal(self, self._on_exceed, self.reason_code or BUDGET_EXCEEDED, facts)
-
-
-class RateRule(Accumulator):
-    """A token bucket in integers: what does not make a whole token yet is carried as a remainder, so nothing drifts."""
-
-    __slots__ = ("_backoff_ms", "_capacity", "_cost", "_on_limit", "_period_ms", "_refill")
-    hint_kind = "RATE"
-
-    def __init__(self, number: int, spec: dict[str, Any]) -> None:
-        super().__init__(number, spec)
-        self._capacity = self.number_of("capacity")
-        self._refill = self.number_of("refill_tokens")
-        self._period_ms = max(1, self.number_of("refill_period_ms", 1))
-        cost = self.detail.get("cost_tokens_per_call")
-        self._cost = 1 if cost is None else min(int(cost), MAX_INTEGER)
-        self._on_limit: str = self.detail.get("on_limit") or "THROTTLE"
-        self._backoff_ms = self.number_of("backoff_ms")
-
-    def bucket(self, judgement: Judgement, key: bytes) -> tuple[int, int, int]:
-        """Tokens, remainder and time of the bucket as it stands now."""
-        now = judgement.mono_ms
-        tokens, remainder, at_ms = self.values(judgement, key) or (self._capacity, 0, now)
-        if at_ms > now + CLOCK_SLACK_MS:
-            return min(tokens, self._capacity), 0, now
-        if now > at_ms:
-            gained, remainder = divmod((now - at_ms) * self._refill + remainder, self._period_ms)
-            tokens += gained
-            at_ms = now
-        if tokens >= self._capacity:
-            return self._capacity, 0, at_ms
-        return tokens, remainder, at_ms
-
-    def check(self, judgement: Judgement, keys: Any) -> Refusal | None:
-        if judgement.call.continues is not None:
-            return None
-        tokens, remainder, at_ms = self.bucket(judgement, keys)
-        if tokens >= self._cost:
-            judgement.if_allowed.append((self.set_op, keys, tokens - self._cost, remainder, at_ms))
-            return None
-        facts = {"scope": self.scope, "limit": self._capacity, "used": self._capacity - tokens}
-        facts["backoff_ms"] = self._backoff_ms or self._wait_ms(tokens, remainder)
-        return Refusal(self, self._on_limit, self.reason_code or RATE_LIMITED, facts)
-
-    def _wait_ms(self, tokens: int, remainder: int) -> int:
-        """How long until the bucket holds enough; zero if it never will."""
-        if not self._refill or self._cost > self._capacity:
-            return 0
-        return -(-((self._cost - tokens) * self._period_ms - remainder) // self._refill)
-
-
-class DedupeRule(Accumulator):
-    """Remembers when a call went through; the same arguments within the window are a duplicate."""
-
-    __slots__ = ("_on_duplicate", "_window_ms")
-
-    def __init__(self, number: int, spec: dict[str, Any]) -> None:
-        super().__init__(number, spec)
-        self._window_ms = self.number_of("window_ms")
-        self._on_duplicate: str = self.detail.get("on_duplicate") or BLOCK
-
-    def keys(self, policy: str, server_name: str, tool_name: str) -> Any:
-        return self.digest(policy, server_name, tool_name)
-
-    def check(self, judgement: Judgement, keys: Any) -> Refusal | None:
-        if judgement.call.continues is not None:
-            return None
-        key = _with_args(keys, judgement)
-        now = judgement.mono_ms
-        at_ms = judgement.entries.marks.get(key)
-        if at_ms is not None and -CLOCK_SLACK_MS <= now - at_ms < self._window_ms:
-            facts = {"scope": self.scope, "window_ms": self._window_ms, "count": 2}
-            return Refusal(self, self._on_duplicate, self.reason_code or DUPLICATE_CALL, facts)
-        judgement.if_allowed.append((MARK, key, now, 0, 0))
-        return None
-
-    def peek(self, judgement: Judgement, keys: Any) -> Any:
-        return judgement.entries.marks.get(_with_args(keys, judgement))
-
-
-class BreakerRule(Accumulator):
-    """Trips on errors, on slow calls, or on the same call made again and again."""
-
-    __slots__ = ("errors", "on_trip", "repeats", "slow", "slow_ms", "terminate_code")
-
-    def __init__(self, number: int, spec: dict[str, Any]) -> None:
-        super().__init__(number, spec)
-        window_ms = self.number_of("window_ms")
-        self.errors = _limit(self.number_of("error_threshold"), window_ms)
-        self.repeats = _limit(self.number_of("repeat_threshold"), self.number_of("repeat_window_ms"))
-        self.slow_ms = self.number_of("latency_threshold_ms")
-        self.slow = _limit(self.number_of("latency_count", 1), window_ms) if self.slow_ms else None
-        self.on_trip: str = self.detail.get("on_trip") or BLOCK
-        self.terminate_code: str = self.detail.get("terminate_code") or "BREAKER_TRIPPED"
-
-    @property
-    def watches(self) -> bool:
-        """Whether it must be told how calls end."""
-        return self.errors is not None or self.slow is not None
-
-    def keys(self, policy: str, server_name: str, tool_name: str) -> Any:
-        # A repeat is always of the same tool, whatever the scope.
-        repeats = self.digest(policy, server_name, tool_name, "repeat", tool_name) if self.repeats else None
-        errors = self.digest(policy, server_name, tool_name, "errors").digest()
-        slow = self.digest(policy, server_name, tool_name, "slow").digest()
-        return errors, slow, repeats
-
-    def check(self, judgement: Judgement, keys: Any) -> Refusal | None:
-        errors, slow, repeats = keys
-        refusal = self._open(judgement, errors, self.errors, BREAKER_ERRORS) or self._open(
-            judgement, slow, self.slow, BREAKER_LATENCY
-        )
-        if self.repeats is None or judgement.call.continues is not None:
-            return refusal
-        threshold, window_ms = self.repeats
-        key = _with_args(repeats, judgement)
-        before = len(live(judgement.entries.windows.get(key, ()), judgement.mono_ms, window_ms))
-        judgement.always.append((PUSH, key, judgement.mono_ms, window_ms, threshold))
-        if before + 1 == threshold:
-            judgement.trips.append(Trip(self.rule_id, BREAKER_REPEAT, self.scope, threshold, window_ms))
-        if before + 1 >= threshold and refusal is None:
-            return self._refuse(BREAKER_REPEAT, threshold, window_ms)
-        return refusal
-
-    def _open(
-        self, judgement: Judgement, key: bytes, limit: tuple[int, int] | None, reason_code: str
-    ) -> Refusal | None:
-        if limit is None:
-            return None
-        threshold, window_ms = limit
-        stamps = judgement.entries.windows.get(key, ())
-        if len(stamps) < threshold or len(live(stamps, judgement.mono_ms, window_ms)) < threshold:
-            return None
-        return self._refuse(reason_code, threshold, window_ms)
-
-    def _refuse(self, reason_code: str, threshold: int, window_ms: int) -> Refusal:
-        facts = {
-            "scope": self.scope,
-            "threshold": threshold,
-            "limit": threshold,
-            "count": threshold,
-            "used": threshold,
-            "window_ms": window_ms,
-        }
-        return Refusal(self, self.on_trip, self.reason_code or reason_code, facts)
-
-    def feed(self, entries: Entries, keys: Any, ok: bool, latency_ms: int, mono_ms: int) -> tuple[list[Op], list[Trip]]:
-        """How a call ended: operations, and the trips they cause."""
-        ops: list[Op] = []
-        trips: list[Trip] = []
-        errors, slow, _ = keys
-        for hit, limit, key, reason_code in (
-            (not ok, self.errors, errors, BREAKER_ERRORS),
-            (self.slow is not None and latency_ms >= self.slow_ms, self.slow, slow, BREAKER_LATENCY),
-        ):
-            if not hit or limit is None:
-                continue
-            threshold, window_ms = limit
-            before = len(live(entries.windows.get(key, ()), mono_ms, window_ms))
-            ops.append((PUSH, key, mono_ms, window_ms, threshold))
-            if before + 1 == threshold:
-                trips.append(Trip(self.rule_id, reason_code, self.scope, threshold, window_ms))
-        return ops, trips
-
-    def peek(self, judgement: Judgement, keys: Any) -> Any:
-        windows = judgement.entries.windows
-        now = judgement.mono_ms
-        seen: dict[str, int] = {}
-        if self.errors is not None:
-            seen["errors"] = len(live(windows.get(keys[0], ()), now, self.errors[1]))
-        if self.slow is not None:
-            seen["slow"] = len(live(windows.get(keys[1], ()), now, self.slow[1]))
-        if self.repeats is not None:
-            seen["repeats"] = len(live(windows.get(_with_args(keys[2], judgement), ()), now, self.repeats[1]))
-        return seen
-
-
-def _limit(threshold: int, window_ms: int) -> tuple[int, int] | None:
-    return (min(threshold, MAX_WINDOW), window_ms) if threshold > 0 else None
-
-
-def _with_args(prefix: Any, judgement: Judgement) -> bytes:
-    state = prefix.copy()
-    state.update(judgement.args_hash().encode())
-    key: bytes = state.digest()
-    return key
-
-
-_KINDS: dict[str, type[Rule]] = {
-    "allow": AccessRule,
-    "deny": AccessRule,
-    "tag": TagRule,
-    "budget": BudgetRule,
-    "rate_limit": RateRule,
-    "breaker": BreakerRule,
-    "dedupe": DedupeRule,
-}
-
-
-def build_rules(specs: list[dict[str, Any]]) -> list[Rule]:
-    """The enabled rules, in order."""
-    return [_KINDS[spec["kind"]](number, spec) for number, spec in enumerate(specs) if spec.get("enabled", True)]

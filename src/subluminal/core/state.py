@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     Op = tuple[Any, ...]
-    Values = tuple[int, int, int]
 
 SET_RUN = 1
 SET = 2
@@ -73,14 +72,14 @@ if TYPE_CHECKING:
 
 
 class Entries:
-    """The entries themselves and how operations change them. Shared code of all states."""
+    """The entries themselves and how operations change them. An entry is the last operation that set it."""
 
     __slots__ = ("keyed", "marks", "run_wide", "terminated", "timestamps", "windows")
 
     def __init__(self) -> None:
-        self.run_wide: dict[bytes, Values] = {}
-        self.keyed: dict[bytes, Values] = {}
-        self.marks: dict[bytes, int] = {}
+        self.run_wide: dict[bytes, Op] = {}
+        self.keyed: dict[bytes, Op] = {}
+        self.marks: dict[bytes, Op] = {}
         self.windows: dict[bytes, tuple[int, ...]] = {}
         self.timestamps = 0
         self.terminated: tuple[str, str, str, str] | None = None
@@ -89,11 +88,11 @@ class Entries:
         for op in ops:
             kind = op[0]
             if kind == SET_RUN:
-                _put(self.run_wide, op[1], op[2:5], MAX_RUN_KEYS)
+                _put(self.run_wide, op, MAX_RUN_KEYS)
             elif kind == SET:
-                _put(self.keyed, op[1], op[2:5], MAX_KEYS)
+                _put(self.keyed, op, MAX_KEYS)
             elif kind == MARK:
-                _put(self.marks, op[1], op[2], MAX_MARKS)
+                _put(self.marks, op, MAX_MARKS)
             elif kind == PUSH:
                 self._push(op[1], op[2], op[3], op[4])
             elif kind == WINDOW:
@@ -118,14 +117,12 @@ class Entries:
         self.windows.clear()
         self.timestamps = 0
         for pool in (self.run_wide, self.keyed):
-            for key in [key for key, values in pool.items() if values[2]]:
+            for key in [key for key, op in pool.items() if op[4]]:
                 del pool[key]
 
     def as_ops(self) -> list[Op]:
         """The operations that rebuild these entries, least recently written first."""
-        ops: list[Op] = [(SET_RUN, key, *values) for key, values in self.run_wide.items()]
-        ops += [(SET, key, *values) for key, values in self.keyed.items()]
-        ops += [(MARK, key, at_ms, 0, 0) for key, at_ms in self.marks.items()]
+        ops: list[Op] = [*self.run_wide.values(), *self.keyed.values(), *self.marks.values()]
         ops += [(WINDOW, key, stamps) for key, stamps in self.windows.items()]
         if self.terminated is not None:
             ops.append((TERMINATE, *self.terminated))
@@ -141,9 +138,10 @@ def live(stamps: tuple[int, ...], now_ms: int, window_ms: int) -> tuple[int, ...
     return tuple([at_ms for at_ms in stamps if oldest < at_ms <= newest])
 
 
-def _put(pool: dict[bytes, Any], key: bytes, value: Any, bound: int) -> None:
+def _put(pool: dict[bytes, Op], op: Op, bound: int) -> None:
+    key = op[1]
     pool.pop(key, None)
-    pool[key] = value
+    pool[key] = op
     if len(pool) > bound:
         del pool[next(iter(pool))]
 

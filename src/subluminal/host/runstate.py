@@ -64,7 +64,7 @@ STALE_AFTER_SECONDS = 7 * 24 * 3600
 TOUCH_EVERY_COMMITS = 256
 
 _BOOT_ID_AT, _RUN_ID_AT = 16, 128
-_WORD_AT, _SEQ_AT = 64, 72  # on one cache line, 8-byte aligned
+_WORD, _SEQ = 8, 9  # numbers of 8-byte words: aligned, on one cache line
 _MAX_RUN_ID_BYTES = HEADER_BYTES - _RUN_ID_AT - 2
 _TERMINATED = 1 << 30
 _LENGTH = _TERMINATED - 1
@@ -175,14 +175,14 @@ class SharedState:
     @property
     def terminated(self) -> tuple[str, str] | None:
         """(code, message) once the run has been terminated; one look at the header as long as it has not."""
-        if not self._words[_WORD_AT >> 3] & _TERMINATED:
+        if not self._words[_WORD] & _TERMINATED:
             return None
         flag = self._flag()
         return flag[0], flag[1]
 
     @property
     def terminated_by(self) -> tuple[str, str] | None:
-        if not self._words[_WORD_AT >> 3] & _TERMINATED:
+        if not self._words[_WORD] & _TERMINATED:
             return None
         flag = self._flag()
         return flag[2], flag[3]
@@ -203,7 +203,7 @@ class SharedState:
             flock(self._fd, LOCK_EX | LOCK_NB)
         except OSError as error:
             self._wait_for_lock(error)
-        word = self._words[_WORD_AT >> 3]
+        word = self._words[_WORD]
         if word != self._seen:
             try:
                 self._catch_up(word)
@@ -219,8 +219,8 @@ class SharedState:
                 self.entries.apply(ops)
             if not count_call:
                 return 0
-            seq = self._words[_SEQ_AT >> 3] + 1
-            self._words[_SEQ_AT >> 3] = seq
+            seq = self._words[_SEQ] + 1
+            self._words[_SEQ] = seq
             self._last_seq = seq
             return seq
         finally:
@@ -234,7 +234,7 @@ class SharedState:
         try:
             self.begin()
         except StateUnavailable:
-            self._last_seq = max(self._last_seq, self._words[_SEQ_AT >> 3]) + 1
+            self._last_seq = max(self._last_seq, self._words[_SEQ]) + 1
             return self._last_seq
         return self.commit([], True)
 
@@ -324,7 +324,7 @@ class SharedState:
         word += size
         if ops[-1][0] == TERMINATE:
             word |= _TERMINATED
-        self._words[_WORD_AT >> 3] = word
+        self._words[_WORD] = word
         self._seen = word
         self._commits += 1
         if self._commits % TOUCH_EVERY_COMMITS == 0:
@@ -349,7 +349,7 @@ class SharedState:
         word = generation << 32 | arena << 31 | len(record)
         if self.entries.terminated is not None:
             word |= _TERMINATED
-        self._words[_WORD_AT >> 3] = word
+        self._words[_WORD] = word
         self._seen = word
         self._compact_at = _next_compaction(len(record))
 
@@ -514,8 +514,8 @@ def _read_info(path: str) -> RunInfo | None:
         os.close(fd)
     length = int.from_bytes(header[_RUN_ID_AT : _RUN_ID_AT + 2], "little")
     run_id = header[_RUN_ID_AT + 2 : _RUN_ID_AT + 2 + length].decode("utf-8", "replace")
-    word = int.from_bytes(header[_WORD_AT : _WORD_AT + 8], "little")
-    calls = int.from_bytes(header[_SEQ_AT : _SEQ_AT + 8], "little")
+    word = int.from_bytes(header[8 * _WORD : 8 * _WORD + 8], "little")
+    calls = int.from_bytes(header[8 * _SEQ : 8 * _SEQ + 8], "little")
     terminated = None
     if word & _TERMINATED:
         terminated = ("RUN_TERMINATED", "")
