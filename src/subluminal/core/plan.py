@@ -8,7 +8,7 @@ one) are left out. What depends on the arguments, the clock or run state stays f
 from __future__ import annotations
 
 from subluminal.core.accumulators import Accumulator
-from subluminal.core.matchers import NameIndex
+from subluminal.core.names import NameIndex
 from subluminal.core.rules import AccessRule, Rule, TagRule
 
 TYPE_CHECKING = False

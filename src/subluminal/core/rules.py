@@ -7,7 +7,8 @@ in through `Judgement`; nothing here decides between rules.
 from __future__ import annotations
 
 from subluminal.contracts.vocabulary import ALLOW, ALLOWLIST_MATCH, BLOCK, DENYLIST_MATCH, UNINSPECTED_ARGS
-from subluminal.core.matchers import args_match, name_match
+from subluminal.core.matchers import args_match
+from subluminal.core.names import name_match
 from subluminal.core.state import MAX_INTEGER
 
 TYPE_CHECKING = False

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from subluminal.contracts.toolcall import ToolCall
-    from subluminal.core.evaluate import Engine
+    from subluminal.core.engine import Engine
     from subluminal.core.plan import Step
     from subluminal.core.rules import Judgement, Refusal, Rule
 

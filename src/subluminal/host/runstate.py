@@ -25,23 +25,33 @@ from __future__ import annotations
 
 import mmap
 import os
-import stat
 import struct
 import time
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
-from hashlib import sha256
 from zlib import crc32
 
 from subluminal.core.state import (
     PUSH,
     TERMINATE,
-    WINDOW,
     Entries,
     LocalState,
     StateUnavailable,
     terminate_op,
 )
 from subluminal.host.paths import ensure_private_dir, run_dir
+from subluminal.host.runfiles import (
+    ARENA_BYTES,
+    BOOT_ID_AT,
+    FILE_BYTES,
+    HEADER_BYTES,
+    RUN_ID_AT,
+    boot_id,
+    create_file,
+    fault,
+    state_path,
+    write_aside,
+)
+from subluminal.host.runlog import Corrupt, decode, encode, pack_op
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,35 +59,19 @@ if TYPE_CHECKING:
 
     from subluminal.core.state import Op
 
-FORMAT = 1
-MAGIC = b"SUBSTATE" + FORMAT.to_bytes(8, "little")
-HEADER_BYTES = 4_096
-ARENA_BYTES = 1_048_576  # holds every pool of core.state at its bound, with room for records behind
-FILE_BYTES = HEADER_BYTES + 2 * ARENA_BYTES
 # A small state is compacted often and cheaply, so that the pages a shim touches stay few.
 COMPACT_AFTER_BYTES = 131_072
 # Holders need microseconds; on a machine with far more runnable processes than cores one may be off the processor for
 # a while. Only a stopped holder takes longer, and it must not cost every later call the full wait again.
 LOCK_WAIT_SECONDS = 2.0
 LOCK_WAIT_AGAIN_SECONDS = 0.05
-STALE_AFTER_SECONDS = 7 * 24 * 3600
 TOUCH_EVERY_COMMITS = 256
 
-_BOOT_ID_AT, _RUN_ID_AT = 16, 128
 _WORD, _SEQ = 8, 9  # numbers of 8-byte words: aligned, on one cache line
-_MAX_RUN_ID_BYTES = HEADER_BYTES - _RUN_ID_AT - 2
 _TERMINATED = 1 << 30
 _LENGTH = _TERMINATED - 1
 _RECORD = struct.Struct("<II")
-_OP = struct.Struct("<B16sqqq")
-_WINDOW = struct.Struct("<B16sI")
-_TEXTS = struct.Struct("<BHHHH")
-_pack_op = _OP.pack
 _pack_record = _RECORD.pack
-
-
-class _Corrupt(Exception):
-    """The log cannot be read on from here."""
 
 
 class RunInfo:
@@ -96,7 +90,7 @@ class RunInfo:
 class SharedState:
     """The state of one run, seen by this process. Same interface as `core.state.LocalState`."""
 
-    def __init__(self, fd: int, path: str, boot_id: bytes) -> None:
+    def __init__(self, fd: int, path: str, boot: bytes) -> None:
         self.entries = Entries()
         self.reason: str | None = None
         self.repaired = 0  # how often a damaged log was rebuilt from what was still readable
@@ -108,7 +102,7 @@ class SharedState:
         self._wait = LOCK_WAIT_SECONDS
         self._commits = 0
         self._last_seq = 0
-        self._boot_id = boot_id
+        self._boot_id = boot
         self._compact_at = COMPACT_AFTER_BYTES
 
     # -- opening ----------------------------------------------------------------------------------------------
@@ -125,7 +119,7 @@ class SharedState:
     @classmethod
     def _open(cls, run_id: str, directory: str, create: bool) -> SharedState:
         path = state_path(run_id, directory)
-        boot_id = _boot_id()
+        boot = boot_id()
         if create:
             ensure_private_dir(directory)
         for _ in range(8):  # each round another process may create, replace or remove the file
@@ -134,18 +128,18 @@ class SharedState:
             except FileNotFoundError:
                 if not create:
                     raise
-                _create(path, run_id, boot_id)
+                create_file(path, run_id, boot)
                 continue
             try:
-                fault = _fault(fd)
-                if fault is None:
-                    state = cls(fd, path, boot_id)
+                wrong = fault(fd)
+                if wrong is None:
+                    state = cls(fd, path, boot)
                     if create:
                         state._touch()
                         state._after_reboot()
                     return state
                 if not create:
-                    raise OSError(None, fault)
+                    raise OSError(None, wrong)
                 os.rename(path, f"{path}.bad")
             except BaseException:
                 os.close(fd)
@@ -154,14 +148,14 @@ class SharedState:
         raise StateUnavailable("the state file keeps changing")
 
     def _after_reboot(self) -> None:
-        if self._map[_BOOT_ID_AT : _BOOT_ID_AT + 16] == self._boot_id:
+        if self._map[BOOT_ID_AT : BOOT_ID_AT + 16] == self._boot_id:
             return
         self.begin()
         try:
-            if self._map[_BOOT_ID_AT : _BOOT_ID_AT + 16] != self._boot_id:
+            if self._map[BOOT_ID_AT : BOOT_ID_AT + 16] != self._boot_id:
                 self.entries.forget_times()
                 self._compact()
-                self._map[_BOOT_ID_AT : _BOOT_ID_AT + 16] = self._boot_id
+                self._map[BOOT_ID_AT : BOOT_ID_AT + 16] = self._boot_id
         finally:
             self.abandon()
 
@@ -273,8 +267,8 @@ class SharedState:
             for ops in self._records(word, position):
                 self.entries.apply(ops)
             if word & _TERMINATED and self.entries.terminated is None:
-                raise _Corrupt
-        except _Corrupt:
+                raise Corrupt
+        except Corrupt:
             self._rebuild(word)
         else:
             self._seen = word
@@ -285,24 +279,24 @@ class SharedState:
     def _records(self, word: int, position: int) -> Iterator[list[Op]]:
         end = word & _LENGTH
         if end > ARENA_BYTES:
-            raise _Corrupt
+            raise Corrupt
         base = HEADER_BYTES + (word >> 31 & 1) * ARENA_BYTES
         while position < end:
             if position + _RECORD.size > end:
-                raise _Corrupt
+                raise Corrupt
             length, crc = _RECORD.unpack_from(self._map, base + position)
             start = position + _RECORD.size
             position = start + length
             if position > end:
-                raise _Corrupt
+                raise Corrupt
             raw = self._map[base + start : base + position]
             if crc32(raw, word >> 32) != crc:
-                raise _Corrupt
-            yield list(_decode(raw))
+                raise Corrupt
+            yield list(decode(raw))
 
     def _rebuild(self, word: int) -> None:
         """A damaged log: keep it aside, go on from what could be read. A terminated run stays terminated."""
-        _write_aside(self.path + ".bad", self._map[:])
+        write_aside(self.path + ".bad", self._map[:])
         if word & _TERMINATED and self.entries.terminated is None:
             self.entries.apply([terminate_op("RUN_TERMINATED", "This run has been terminated.")])
         self._seen = word
@@ -310,7 +304,7 @@ class SharedState:
         self.repaired += 1
 
     def _append(self, ops: list[Op]) -> None:
-        raw = _pack_op(*ops[0]) if len(ops) == 1 and ops[0][0] <= PUSH else b"".join(map(_encode, ops))
+        raw = pack_op(*ops[0]) if len(ops) == 1 and ops[0][0] <= PUSH else b"".join(map(encode, ops))
         position = self._seen & _LENGTH
         size = _RECORD.size + len(raw)
         if position + size > ARENA_BYTES or position > self._compact_at:
@@ -339,7 +333,7 @@ class SharedState:
 
     def _compact(self) -> None:
         """Write the entries into the other arena and flip to it."""
-        raw = b"".join(map(_encode, self.entries.as_ops()))
+        raw = b"".join(map(encode, self.entries.as_ops()))
         word = self._seen
         generation = (word >> 32) + 1 & 0xFFFFFFFF
         arena = word >> 31 & 1 ^ 1
@@ -373,116 +367,6 @@ def _next_compaction(compact_bytes: int) -> int:
     return max(COMPACT_AFTER_BYTES, min(4 * compact_bytes, ARENA_BYTES))
 
 
-def _encode(op: Op) -> bytes:
-    kind = op[0]
-    if kind <= PUSH:
-        return _pack_op(*op)
-    if kind == WINDOW:
-        return _WINDOW.pack(WINDOW, op[1], len(op[2])) + struct.pack(f"<{len(op[2])}q", *op[2])
-    texts = [text.encode("utf-8", "replace") for text in op[1:5]]
-    return _TEXTS.pack(TERMINATE, *map(len, texts)) + b"".join(texts)
-
-
-def _decode(raw: bytes) -> Iterator[Op]:
-    at = 0
-    try:
-        while at < len(raw):
-            kind = raw[at]
-            if kind <= PUSH:
-                yield _OP.unpack_from(raw, at)
-                at += _OP.size
-            elif kind == WINDOW:
-                _, key, count = _WINDOW.unpack_from(raw, at)
-                at += _WINDOW.size
-                yield kind, key, struct.unpack_from(f"<{count}q", raw, at)
-                at += 8 * count
-            elif kind == TERMINATE:
-                _, *lengths = _TEXTS.unpack_from(raw, at)
-                at += _TEXTS.size
-                texts = []
-                for length in lengths:
-                    texts.append(raw[at : at + length].decode())
-                    at += length
-                yield kind, *texts
-            else:
-                raise _Corrupt
-    except (struct.error, UnicodeDecodeError):
-        raise _Corrupt from None
-
-
-def state_path(run_id: str, directory: str | None = None) -> str:
-    name = sha256(run_id.encode("utf-8", "surrogatepass")).hexdigest()
-    return os.path.join(directory or run_dir(), name + ".state")
-
-
-def _boot_id() -> bytes:
-    """Monotonic time restarts with the machine. Where the boot has no id, core.state's clock slack must do."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
-            return bytes.fromhex(file.read().decode().strip().replace("-", "")).ljust(16, b"\0")[:16]
-    except (OSError, ValueError):
-        return b"\0" * 16
-
-
-def _create(path: str, run_id: str, boot_id: bytes) -> None:
-    """Make a complete file under another name and link it into place; losing the race to another shim is fine."""
-    making = f"{path}.{os.getpid()}.new"
-    raw_id = run_id.encode("utf-8", "surrogatepass")[:_MAX_RUN_ID_BYTES]
-    header = bytearray(HEADER_BYTES)
-    header[:16] = MAGIC
-    header[_BOOT_ID_AT : _BOOT_ID_AT + 16] = boot_id
-    header[_RUN_ID_AT : _RUN_ID_AT + 2 + len(raw_id)] = len(raw_id).to_bytes(2, "little") + raw_id
-    try:
-        os.unlink(making)  # left by a process that was killed and had our pid
-    except FileNotFoundError:
-        pass
-    fd = os.open(making, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        _allocate(fd, FILE_BYTES)
-        os.pwrite(fd, header, 0)
-        os.link(making, path)
-    except FileExistsError:
-        pass
-    finally:
-        os.close(fd)
-        os.unlink(making)
-
-
-def _allocate(fd: int, size: int) -> None:
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(fd, 0, size)
-        return
-    block = bytes(65_536)  # macOS: writing is what allocates
-    for at in range(0, size, len(block)):
-        os.pwrite(fd, block[: size - at], at)
-
-
-def _fault(fd: int) -> str | None:
-    """Why this file is not one we can map."""
-    status = os.fstat(fd)
-    if not stat.S_ISREG(status.st_mode):
-        return "the state file is not a regular file"
-    if status.st_uid != os.geteuid():
-        raise OSError(None, "the state file belongs to another user")
-    if status.st_size != FILE_BYTES:
-        return "the state file has another size"
-    if os.pread(fd, 16, 0) != MAGIC:
-        return "the state file has another format"
-    return None
-
-
-def _write_aside(path: str, content: bytes) -> None:
-    """Keep the latest damaged state for whoever wants to know; failing to is no reason to fail."""
-    try:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            os.write(fd, content)
-        finally:
-            os.close(fd)
-    except OSError:
-        pass
-
-
 def list_runs(directory: str | None = None) -> list[RunInfo]:
     """The runs with state on this machine, latest first. Reads without locking: a look, not a transaction."""
     where = directory or run_dir()
@@ -504,7 +388,7 @@ def _read_info(path: str) -> RunInfo | None:
     except OSError:
         return None
     try:
-        if _fault(fd) is not None:
+        if fault(fd) is not None:
             return None
         header = os.pread(fd, HEADER_BYTES, 0)
         used_at = os.fstat(fd).st_mtime
@@ -512,8 +396,8 @@ def _read_info(path: str) -> RunInfo | None:
         return None
     finally:
         os.close(fd)
-    length = int.from_bytes(header[_RUN_ID_AT : _RUN_ID_AT + 2], "little")
-    run_id = header[_RUN_ID_AT + 2 : _RUN_ID_AT + 2 + length].decode("utf-8", "replace")
+    length = int.from_bytes(header[RUN_ID_AT : RUN_ID_AT + 2], "little")
+    run_id = header[RUN_ID_AT + 2 : RUN_ID_AT + 2 + length].decode("utf-8", "replace")
     word = int.from_bytes(header[8 * _WORD : 8 * _WORD + 8], "little")
     calls = int.from_bytes(header[8 * _SEQ : 8 * _SEQ + 8], "little")
     terminated = None
@@ -527,25 +411,3 @@ def _read_info(path: str) -> RunInfo | None:
             terminated = state.terminated
             state.close()
     return RunInfo(run_id, path, calls, terminated, used_at)
-
-
-def remove_stale(older_than_seconds: float = STALE_AFTER_SECONDS, directory: str | None = None) -> int:
-    """Delete the state of runs that nobody has used for long (and what damage or a kill left behind)."""
-    where = directory or run_dir()
-    removed = 0
-    try:
-        names = os.listdir(where)
-    except OSError:
-        return 0
-    limit = time.time() - older_than_seconds
-    for name in names:
-        if not name.endswith((".state", ".state.bad", ".new")):
-            continue
-        path = os.path.join(where, name)
-        try:
-            if os.lstat(path).st_mtime < limit:
-                os.unlink(path)
-                removed += 1
-        except OSError:
-            continue
-    return removed

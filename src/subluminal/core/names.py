@@ -1,0 +1,313 @@
+"""Names of servers and tools: globs, regexes, and finding the rules for a name without trying them all.
+
+A glob is a glob on a name, not a path: `*` matches any characters, `/` too; `?` one character; `[abc]`,
+`[a-z]`, `[!abc]` one of a set. Case counts. A regex is found anywhere in the name unless anchored, is linear time
+(RE2), and `re2` is imported only when a pattern is not one of the simple shapes that need no engine.
+
+Tool names are chosen by the agent, so finding the rules for a name never seen before must not try every rule:
+`NameIndex` finds them by exact name and by literal prefix, and runs all remaining regexes as one RE2 set.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    NameTest = Callable[[str], bool]
+
+_LITERAL_PUNCTUATION = frozenset("_-/:@ ~,;=!#%&'\"<>")
+_ESCAPABLE = frozenset(".-/_:+*?()[]{}|^$\\@ ")
+
+
+class Pattern:
+    """One glob or regex. `exact` or `prefix` serves the index; `test` is the whole truth."""
+
+    __slots__ = ("exact", "prefix", "regex", "test")
+
+    def __init__(self, test: NameTest, *, exact: str | None = None, prefix: str = "", regex: str | None = None) -> None:
+        self.test = test
+        self.exact = exact
+        self.prefix = prefix
+        self.regex = regex  # set when only an engine can decide
+
+
+def glob_pattern(glob: str) -> Pattern:
+    if "?" in glob or "[" in glob:
+        return Pattern(_segments_test(glob), prefix=_literal_head(glob))
+    parts = glob.split("*")
+    if len(parts) == 1:
+        return Pattern(glob.__eq__, exact=glob)
+    head, tail = parts[0], parts[-1]
+    middle = [part for part in parts[1:-1] if part]
+    if not middle:
+        if not tail:
+            return Pattern(lambda name: name.startswith(head), prefix=head)
+        if not head:
+            return Pattern(lambda name: name.endswith(tail))
+        least = len(head) + len(tail)
+        return Pattern(lambda name: len(name) >= least and name.startswith(head) and name.endswith(tail), prefix=head)
+
+    def test(name: str) -> bool:
+        end = len(name) - len(tail)
+        at = len(head)
+        if not (name.startswith(head) and name.endswith(tail)):
+            return False
+        for part in middle:
+            found = name.find(part, at, end)
+            if found < 0:
+                return False
+            at = found + len(part)
+        return at <= end
+
+    return Pattern(test, prefix=head)
+
+
+def _literal_head(glob: str) -> str:
+    for i, char in enumerate(glob):
+        if char in "*?[":
+            return glob[:i]
+    return glob
+
+
+def _segments_test(glob: str) -> NameTest:
+    """Globs with `?` or `[...]`: segments between stars, each a list of one-character tests, leftmost match first."""
+    segments = _parse_segments(glob)
+    head, tail = segments[0], segments[-1]
+    anchored = len(segments) == 1
+    least = sum(len(segment) for segment in segments)
+
+    def test(name: str) -> bool:
+        end = len(name) - (0 if anchored else len(tail))
+        if len(name) < least or not _matches_at(name, 0, head):
+            return False
+        if anchored:
+            return len(name) == len(head)
+        if not _matches_at(name, end, tail):
+            return False
+        at = len(head)
+        for segment in segments[1:-1]:
+            while at + len(segment) <= end and not _matches_at(name, at, segment):
+                at += 1
+            at += len(segment)
+            if at > end:
+                return False
+        return at <= end
+
+    return test
+
+
+def _matches_at(name: str, at: int, segment: list[tuple[bool, frozenset[str]] | None]) -> bool:
+    return all(spec is None or (name[at + i] in spec[1]) == spec[0] for i, spec in enumerate(segment))
+
+
+def _parse_segments(glob: str) -> list[list[tuple[bool, frozenset[str]] | None]]:
+    segments: list[list[tuple[bool, frozenset[str]] | None]] = [[]]
+    i = 0
+    while i < len(glob):
+        char = glob[i]
+        i += 1
+        if char == "*":
+            segments.append([])
+        elif char == "?":
+            segments[-1].append(None)
+        elif char == "[":
+            close = glob.find("]", i + 2 if glob[i : i + 1] == "!" else i + 1)
+            if close < 0:  # as in fnmatch: an unclosed bracket is itself
+                segments[-1].append((True, frozenset("[")))
+                continue
+            body = glob[i:close]
+            i = close + 1
+            wanted = not body.startswith("!")
+            segments[-1].append((wanted, _char_set(body if wanted else body[1:])))
+        else:
+            segments[-1].append((True, frozenset(char)))
+    return segments
+
+
+def _char_set(body: str) -> frozenset[str]:
+    chars: set[str] = set()
+    i = 0
+    while i < len(body):
+        if i + 2 < len(body) and body[i + 1] == "-":
+            # A range over all of Unicode would cost a million entries; names are short, policies sane.
+            chars.update(map(chr, range(ord(body[i]), min(ord(body[i + 2]), ord(body[i]) + 65_535) + 1)))
+            i += 3
+        else:
+            chars.add(body[i])
+            i += 1
+    return frozenset(chars)
+
+
+def regex_patterns(regex: str) -> list[Pattern]:
+    """A regex as simple tests where it is one (`^name$`, `^(a|b)$`, `^prefix.*`), else as one pattern for RE2."""
+    anchored = regex.startswith("^")
+    body = regex[1:] if anchored else regex
+    if anchored and body.endswith(")$") and body.startswith(("(?:", "(")):
+        inner = body[3 if body.startswith("(?:") else 1 : -2]
+        names = [_unescape(part) for part in inner.split("|")]
+        if all(name is not None for name in names):
+            return [Pattern(name.__eq__, exact=name) for name in names if name is not None]
+    at_end = body.endswith("$") and not body.endswith("\\$")
+    core = body[:-1] if at_end else body
+    literal = _unescape(core)
+    if literal is not None:
+        return [_literal_pattern(literal, anchored, at_end)]
+    if anchored and core.endswith(".*") and (head := _unescape(core[:-2])) is not None:
+        return [_prefix_pattern(head, to_the_end=at_end)]
+    return [Pattern(_Re2Test(regex), prefix=_regex_prefix(body) if anchored else "", regex=regex)]
+
+
+def _literal_pattern(literal: str, at_start: bool, at_end: bool) -> Pattern:
+    if at_start and at_end:
+        return Pattern(literal.__eq__, exact=literal)
+    if at_start:
+        return _prefix_pattern(literal, to_the_end=False)
+    if at_end:
+        return Pattern(lambda name: name.endswith(literal))
+    return Pattern(lambda name: literal in name)
+
+
+def _prefix_pattern(head: str, *, to_the_end: bool) -> Pattern:
+    if not to_the_end:
+        return Pattern(lambda name: name.startswith(head), prefix=head)
+    # `.` does not match a newline, so `$` is out of reach behind one.
+    return Pattern(lambda name: name.startswith(head) and "\n" not in name[len(head) :], prefix=head)
+
+
+def _unescape(text: str) -> str | None:
+    """The literal that a piece of regex stands for, or None if it is more than a literal."""
+    out = []
+    chars = iter(text)
+    for char in chars:
+        if char == "\\":
+            char = next(chars, "")
+            if char not in _ESCAPABLE:
+                return None
+        elif not (char.isalnum() or char in _LITERAL_PUNCTUATION):
+            return None
+        out.append(char)
+    return "".join(out)
+
+
+def _regex_prefix(body: str) -> str:
+    """A literal that every match of `^body` must start with; empty when in doubt."""
+    if "|" in body:
+        return ""
+    end = 0
+    while end < len(body) and (body[end].isalnum() or body[end] in _LITERAL_PUNCTUATION):
+        end += 1
+    # A quantifier makes the last character optional or repeated.
+    return body[: end - 1] if end < len(body) and body[end] in "*?{+" else body[:end]
+
+
+class _Re2Test:
+    """A regex compiled at its first use: `re2` costs its import only when a pattern needs it."""
+
+    __slots__ = ("_search", "regex")
+
+    def __init__(self, regex: str) -> None:
+        self.regex = regex
+        self._search: Any = None
+
+    def __call__(self, name: str) -> bool:
+        if self._search is None:
+            import re2
+
+            self._search = re2.compile(self.regex).search
+        return self._search(name.encode("utf-8", "replace").decode()) is not None
+
+
+class NameMatch:
+    """`server_name` or `tool_name` of a rule: any of the globs or regexes."""
+
+    __slots__ = ("patterns",)
+
+    def __init__(self, globs: Iterable[str], regexes: Iterable[str]) -> None:
+        self.patterns = [glob_pattern(glob) for glob in globs]
+        for regex in regexes:
+            self.patterns += regex_patterns(regex)
+
+    def __call__(self, name: str) -> bool:
+        return any(pattern.test(name) for pattern in self.patterns)
+
+
+def name_match(spec: dict[str, Any] | None) -> NameMatch | None:
+    """None: no constraint."""
+    if not spec:
+        return None
+    globs, regexes = spec.get("glob") or (), spec.get("regex") or ()
+    if not (globs or regexes) or "*" in globs:
+        return None
+    return NameMatch(globs, regexes)
+
+
+class NameIndex:
+    """Which of many numbered rules a name matches, without trying them all."""
+
+    __slots__ = ("_always", "_exact", "_lengths", "_numbers", "_prefix", "_regexes", "_set", "_slow")
+
+    def __init__(self, rules: Iterable[tuple[int, NameMatch | None]]) -> None:
+        self._always: list[int] = []
+        self._exact: dict[str, list[int]] = {}
+        self._prefix: dict[str, list[tuple[int, NameTest]]] = {}
+        self._slow: list[tuple[int, NameTest]] = []
+        self._regexes: list[tuple[int, Pattern]] = []
+        self._set: Any = None
+        self._numbers: dict[int, list[int]] = {}
+        for number, match in rules:
+            if match is None:
+                self._always.append(number)
+                continue
+            for pattern in match.patterns:
+                if pattern.exact is not None:
+                    self._exact.setdefault(pattern.exact, []).append(number)
+                elif pattern.prefix:
+                    self._prefix.setdefault(pattern.prefix, []).append((number, pattern.test))
+                elif pattern.regex is not None:
+                    self._regexes.append((number, pattern))
+                else:
+                    self._slow.append((number, pattern.test))
+        self._lengths = sorted({len(prefix) for prefix in self._prefix})
+
+    def find(self, name: str) -> list[int]:
+        """Numbers of the rules that match, in order."""
+        found = set(self._exact.get(name, ()))
+        for length in self._lengths:
+            if length > len(name):
+                break
+            for number, test in self._prefix.get(name[:length], ()):
+                if test(name):
+                    found.add(number)
+        for number, test in self._slow:
+            if test(name):
+                found.add(number)
+        if self._regexes:
+            found.update(self._find_regexes(name))
+        if not found:
+            return self._always
+        found.update(self._always)
+        return sorted(found)
+
+    def _find_regexes(self, name: str) -> list[int]:
+        if len(self._regexes) == 1:
+            number, pattern = self._regexes[0]
+            return [number] if pattern.test(name) else []
+        if self._set is None:
+            self._set = self._compile_set()
+        text = name.encode("utf-8", "replace").decode()
+        return [number for i in self._set.Match(text) for number in self._numbers[i]]
+
+    def _compile_set(self) -> Any:
+        import re2
+
+        patterns = re2.Set.SearchSet()
+        positions: dict[str, int] = {}
+        for number, pattern in self._regexes:
+            regex = pattern.regex or ""
+            if regex not in positions:
+                positions[regex] = patterns.Add(regex)
+            self._numbers.setdefault(positions[regex], []).append(number)
+        patterns.Compile()
+        return patterns
