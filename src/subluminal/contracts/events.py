@@ -12,8 +12,6 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from subluminal.contracts.vocabulary import INTERFACE_VERSION
-
 Client = Literal["claude", "codex", "headless", "custom", "unknown"]
 Env = Literal["dev", "ci", "prod", "unknown"]
 Mode = Literal["observe", "guardrails", "control"]
@@ -26,7 +24,12 @@ ErrorClass = Literal["upstream_error", "policy_block", "timeout", "transport", "
 HintKind = Literal["ARG_FIX", "BUDGET", "RATE", "SAFETY", "OTHER"]
 SecretSource = Literal["env", "keychain", "file"]
 Count = Annotated[int, Meta(ge=0)]
-Timestamp = Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$")]
+# Patterns are read by Python and by JSON Schema: `[0-9]`, for Python's `\d` takes the digits of every script, and
+# `$(?!\n)`, for Python's `$` alone lets a final newline pass.
+Timestamp = Annotated[
+    str,
+    Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?Z$(?!\n)"),
+]
 
 
 class Source(Struct, omit_defaults=True):
@@ -184,7 +187,7 @@ class BreakerTripped(Struct):
 
 
 class Envelope(Struct, kw_only=True, tag_field="type"):
-    v: str = INTERFACE_VERSION
+    v: str
     ts: Timestamp
     run_id: str
     agent_id: str

@@ -31,7 +31,7 @@ Word = Annotated[str, Meta(min_length=1)]
 Scalar = str | int | float | bool
 # An hour of the day, or two of them: "9-17" is from 9:00 to 17:59, as in cron; "22-5" goes past midnight.
 Hour = Annotated[int, Meta(ge=0, le=23)]
-HourRange = Annotated[str, Meta(pattern=r"^([01]?[0-9]|2[0-3])-([01]?[0-9]|2[0-3])$")]
+HourRange = Annotated[str, Meta(pattern=r"^([01]?[0-9]|2[0-3])-([01]?[0-9]|2[0-3])$(?!\n)")]
 
 
 class Part(Struct, forbid_unknown_fields=True):
@@ -282,7 +282,7 @@ class Snapshot(Struct, kw_only=True):
     defaults: Defaults
     selectors: Selectors
     rules: list[Rule]
-    policy_hash: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+    policy_hash: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$(?!\n)")]
 
 
 def expand_hours(utc_hours: list[int | str]) -> list[int]:

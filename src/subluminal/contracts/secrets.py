@@ -11,7 +11,7 @@ from subluminal.contracts.events import SecretSource
 
 class SecretBinding(Struct, forbid_unknown_fields=True):
     # A name with `=` or NUL in it could set another variable, or end the environment.
-    inject_as: Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+    inject_as: Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$(?!\n)")]
     secret_ref: Annotated[str, Meta(min_length=1)]
     source: SecretSource
     redact: bool = True
