@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from subluminal.agents.lines import BadLine
-from subluminal.contracts.agent_event import AgentEvent, AgentEventKind, bound_event
+from subluminal.contracts.agent_event import AgentEvent, AgentEventKind, bound_event, well_formed
 from subluminal.contracts.errors import AgentError
 
 if TYPE_CHECKING:
@@ -65,6 +65,11 @@ class RunRequest:
         for word in (self.prompt, *self.args, *self.env, *self.env.values()):
             if "\0" in word:
                 raise AgentError("a NUL byte cannot be part of a prompt, an argument or a variable")
+            if well_formed(word) != word:
+                raise AgentError("a prompt, an argument or a variable is not valid Unicode")
+        for name in self.env:
+            if not name or "=" in name:
+                raise AgentError(f"{name!r} cannot be the name of a variable")
 
 
 class Backend:

@@ -23,7 +23,7 @@ from subluminal.contracts.agent_event import AgentCompletion, AgentEvent, Comple
 
 READ_BYTES = 65_536
 # Between TERM and KILL: clients end their servers in well under half a second.
-TERM_GRACE_S = 1.0
+TERM_GRACE_S = 0.8
 SERVERS_GRACE_S = 0.4
 # A background process that outlives the agent keeps its output open. After this much silence we stop listening.
 DRAIN_QUIET_S = 1.0

@@ -1,7 +1,9 @@
 """The events of a run on their way from the agent to whoever reads them: bounded, and never able to hang the run.
 
 While someone reads, a full buffer holds the agent back. A reader that went away, or that waits for the completion
-instead of reading, holds nobody back: events that no longer fit are dropped and counted.
+instead of reading, holds nobody back: events that no longer fit are dropped and counted. A wait for the completion in
+the reading task is known at once; in another task (`asyncio.wait_for` makes one) it may be an innocent second waiter,
+so the reader is given `PATIENCE_S` to come back.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from subluminal.contracts.agent_event import AgentEvent
 
 # At most 16 MiB of text; enough that a reader which only prints is never the slower one.
 MAX_HELD_EVENTS = 256
+PATIENCE_S = 5.0
 
 
 class EventStream:
@@ -23,7 +26,9 @@ class EventStream:
         self._held: deque[AgentEvent] = deque()
         self._closed = False
         self._reader_gone = False
+        self._reader_waits = False
         self._completion_awaited = False
+        self._last_take = 0.0
         self._reading_task: asyncio.Task[object] | None = None
         self._arrived = asyncio.Event()
         self._room = asyncio.Event()
@@ -40,16 +45,24 @@ class EventStream:
     async def put(self, event: AgentEvent) -> None:
         while self.blocked and not self._closed:
             self._room.clear()
-            await self._room.wait()
+            await self._wait_for_room()
         if self._closed or len(self._held) >= MAX_HELD_EVENTS:
             self.dropped += 1
             return
         self._held.append(event)
         self._arrived.set()
 
+    async def _wait_for_room(self) -> None:
+        try:
+            await asyncio.wait_for(self._room.wait(), PATIENCE_S if self._completion_awaited else None)
+        except TimeoutError:
+            pass
+
     async def take(self) -> AgentEvent | None:
         """The next event, or None at the end."""
         self._reading_task = asyncio.current_task()
+        self._last_take = asyncio.get_running_loop().time()
+        self._reader_waits = False
         while not self._held:
             if self._closed:
                 return None
@@ -77,12 +90,14 @@ class EventStream:
 
     def completion_awaited(self) -> None:
         """Whoever waits for the completion in the task that reads, or with no reader at all, is not reading now."""
-        if self._reading_task in (None, asyncio.current_task()):
-            self._completion_awaited = True
-            self._room.set()
+        self._completion_awaited = True
+        self._reader_waits = self._reading_task in (None, asyncio.current_task())
+        self._room.set()
 
     def _may_drop(self) -> bool:
-        return self._reader_gone or self._completion_awaited
+        if self._reader_gone or self._reader_waits:
+            return True
+        return self._completion_awaited and asyncio.get_running_loop().time() - self._last_take > PATIENCE_S
 
 
 class EventReader:
