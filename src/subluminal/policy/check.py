@@ -51,11 +51,11 @@ _PATTERNS = {
 class Checker:
     """Collects findings. `rule_id` is the rule being walked, for the messages."""
 
-    def __init__(self, filename: str) -> None:
+    def __init__(self, filename: str, whole: str = "the policy") -> None:
         self.filename = filename
         self.findings: list[Finding] = []
         self.rule_id: str | None = None
-        self.whole = "the policy"
+        self.whole = whole
 
     def report(self, node: Node, code: str, message: str, fix: str) -> None:
         self.findings.append(Finding(ERROR, code, message, fix, self.filename, node.line, node.column, self.rule_id))
@@ -90,8 +90,8 @@ class Checker:
 
     def check_options(self, node: Node, options: list[inspect.Type], name: str) -> None:
         for option in options:
-            if _accepts(option, node):
-                self.check_scalar(node, option, name)
+            if _resembles(option, node):
+                self.check(node, option, name)
                 return
         words = " or ".join(dict.fromkeys(_noun(option) for option in options))
         self.report(node, "wrong-type", f"{name} must be {words}, not {_found(node)}", f"write {words}")
@@ -175,9 +175,9 @@ class Checker:
         """Places inside a rule are named from the rule, which has a name of its own."""
         rule_id = node.get("rule_id") if isinstance(node, Mapping) else None
         self.rule_id = str(rule_id.value) if isinstance(rule_id, Scalar) and rule_id.value is not None else None
-        self.whole = "the rule"
+        whole, self.whole = self.whole, "the rule"
         self.check(node, expected, "")
-        self.rule_id, self.whole = None, "the policy"
+        self.rule_id, self.whole = None, whole
 
     def check_dict(self, node: Node, expected: inspect.DictType, name: str) -> None:
         if not isinstance(node, Mapping):
@@ -208,6 +208,17 @@ class Checker:
             self.report(node, "out-of-range", f"{name} is {shown(node.value)}; it must be {fault}", f"make it {fault}")
 
 
+def _resembles(expected: inspect.Type, node: Node) -> bool:
+    """Whether a node was meant to be this option of a union, be it right in all details or not."""
+    if isinstance(node, Mapping):
+        return isinstance(expected, inspect.StructType | inspect.DictType)
+    if isinstance(node, Sequence):
+        return isinstance(expected, inspect.ListType)
+    if isinstance(expected, inspect.LiteralType):
+        return isinstance(node, Scalar) and isinstance(node.value, str)
+    return _accepts(expected, node)
+
+
 def _accepts(expected: inspect.Type, node: Node) -> bool:
     if not isinstance(node, Scalar):
         return isinstance(expected, inspect.AnyType)
@@ -228,6 +239,7 @@ def _noun(expected: inspect.Type) -> str:
         (inspect.IntType, "a whole number"),
         (inspect.FloatType, "a number"),
         (inspect.ListType, "a list"),
+        (inspect.LiteralType, "a word"),
     ):
         if isinstance(expected, kind):
             return noun
@@ -324,7 +336,7 @@ def expanded(node: Node, expected: inspect.Type) -> Any:
             if value is not None:
                 out[field.encode_name] = expanded(value, field.type)
             elif field.default is not msgspec.NODEFAULT and field.default is not msgspec.UNSET:
-                out[field.encode_name] = field.default
+                out[field.encode_name] = msgspec.to_builtins(field.default)
         return out
     if isinstance(expected, inspect.ListType) and isinstance(node, Sequence):
         return [expanded(item, expected.item_type) for item in node.items]

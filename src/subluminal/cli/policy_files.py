@@ -1,0 +1,42 @@
+"""Writing policy files: whole or not at all, and never over something that was not asked for."""
+
+from __future__ import annotations
+
+import os
+
+from subluminal.contracts.errors import ConfigError
+
+
+def write_file(path: str, content: bytes) -> None:
+    """Replace a file in one step, keeping its permissions; a symbolic link keeps pointing to it."""
+    target = os.path.realpath(path)
+    temporary = f"{target}.{os.getpid()}.tmp"
+    try:
+        mode = os.stat(target).st_mode & 0o777 if os.path.exists(target) else 0o644
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            os.fchmod(fd, mode)
+            file.write(content)
+        os.replace(temporary, target)
+    except OSError as error:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise _cannot_write(path, error) from None
+
+
+def create_file(path: str, content: bytes) -> None:
+    """Write a new file; an existing one is never touched."""
+    try:
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    except FileExistsError:
+        raise ConfigError(f"{path} exists already", hint="Give another PATH, or move the file away first.") from None
+    except OSError as error:
+        raise _cannot_write(path, error) from None
+    with os.fdopen(fd, "wb") as file:
+        file.write(content)
+
+
+def _cannot_write(path: str, error: OSError) -> ConfigError:
+    why = (error.strerror or "error").lower()
+    return ConfigError(f"{path} cannot be written: {why}", hint="Check the directory and its permissions.")
