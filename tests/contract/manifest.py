@@ -66,7 +66,6 @@ NOT_YET: dict[str, str] = {
     "ID-002": "needs the ledger and its readers",
     "LED-001": "needs the ledger daemon",
     "LED-002": "needs the ledger daemon",
-    "IMP-001": "needs the client importers",
     "IMP-002": "needs the installer path end to end",
     "ADAPT-002": "needs a second adapter",
 }

@@ -10,6 +10,7 @@ import os
 import signal
 import time
 import uuid
+from collections.abc import Iterable
 
 MARKER_VARIABLE = "HARNESS_MARKER"
 
@@ -79,10 +80,15 @@ def command_line(pid: int) -> str:
         return "(gone)"
 
 
-def assert_no_processes(marker: str, within: float = 5.0) -> None:
-    """No process of the marked tree is alive, now or at the latest `within` seconds from now."""
+def assert_no_processes(marker: str, within: float = 5.0, pids: Iterable[int] = ()) -> None:
+    """No process of the marked tree is alive, now or at the latest `within` seconds from now.
+
+    `pids` are members known by number. A process loses its environment a moment before it is dead, so the marker
+    alone could miss one that is just about to end, or one that cleared its environment.
+    """
+    known = list(pids)
     end = time.monotonic() + within
-    while left := processes_with(marker):
+    while left := sorted({*processes_with(marker), *filter(is_alive, known)}):
         if time.monotonic() > end:
             listing = "\n".join(f"  {pid} {command_line(pid)}" for pid in left)
             raise AssertionError(f"still alive after {within} s:\n{listing}")
