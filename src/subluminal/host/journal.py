@@ -1,0 +1,84 @@
+"""Journals: one append-only file of event lines per shim, `SUB_HOME/spool/<shim_id>.jsonl`.
+
+The writer holds `flock(LOCK_EX)` on its journal while it lives; the kernel lets go of it however the writer dies. The
+reader (`sub ledgerd`) takes the lock without waiting: getting it means the writer is gone.
+
+Traps:
+- A journal appears under its name only when it is locked already (`create_journal` renames it into place), so the
+  reader can never take a newborn journal for a dead one.
+- The descriptor must not leak into children: the lock belongs to the open file, not to the process. `os.open` gives
+  close-on-exec; a child made by plain fork must close it.
+- The spool belongs to the user but not everything in it need be a journal: open only regular files, never a link.
+
+Imports nothing heavy: the shim loads this at start-up.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+
+SUFFIX = ".jsonl"
+REJECTED = "rejected"  # directory below the spool for lines that are no events
+
+
+def journal_name(shim_id: str) -> str:
+    """The file name of a shim's journal. Ids are ours, but never trusted to be free of slashes and dots."""
+    safe = "".join(c if c.isalnum() or c in "-_" else "_" for c in shim_id)
+    return (safe[:120] or "_") + SUFFIX
+
+
+def create_journal(spool: str, shim_id: str) -> int:
+    """A new journal, locked from its first moment; returns the descriptor to append to. Keep it open while alive."""
+    os.makedirs(spool, mode=0o700, exist_ok=True)
+    name = journal_name(shim_id)
+    hidden = os.path.join(spool, "." + name)
+    descriptor = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    os.rename(hidden, os.path.join(spool, name))
+    return descriptor
+
+
+def list_journals(spool: str) -> list[str]:
+    try:
+        names = os.listdir(spool)
+    except FileNotFoundError:
+        return []
+    return sorted(name for name in names if name.endswith(SUFFIX) and not name.startswith("."))
+
+
+def open_journal(spool: str, name: str) -> int | None:
+    """A journal for reading and, if its writer is dead, for closing it. None: not a file of ours."""
+    try:
+        descriptor = os.open(
+            os.path.join(spool, name), os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        )
+    except OSError:
+        return None
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def take_if_dead(descriptor: int) -> bool:
+    """Take the lock if the writer is gone. Let go of it with `release`."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def release(descriptor: int) -> None:
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+def complete_lines(chunk: bytes) -> tuple[list[bytes], int]:
+    """The whole lines at the start of a chunk, without their newlines, and how many bytes they take."""
+    end = chunk.rfind(b"\n") + 1
+    if not end:
+        return [], 0
+    return chunk[: end - 1].split(b"\n"), end

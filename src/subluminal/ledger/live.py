@@ -1,0 +1,69 @@
+"""Followers of the live stream. Each is a place in the order of arrival plus a filter; nothing is held for it.
+
+A follower that reads slowly falls behind in the database, not in memory, and misses nothing.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import sqlite3
+from typing import Any
+
+import msgspec
+
+from subluminal.ledger.lines import LineReader, arrivals
+
+# Events looked at for one follower before the daemon turns to its other work.
+LOOK_EVENTS = 500
+
+
+class FollowRequest(msgspec.Struct):
+    """`{"control": "follow", ...}`: every member is optional, lists are alternatives, names may be globs."""
+
+    run: list[str] = []
+    server: list[str] = []
+    tool: list[str] = []
+    decision: list[str] = []
+    status: list[str] = []
+    type: list[str] = []
+    after: int | None = None
+
+
+def follow_request(control: dict[str, Any]) -> FollowRequest:
+    """Raises `msgspec.ValidationError`; a single string stands for a list of one."""
+    listed = {name: [value] if isinstance(value, str) else value for name, value in control.items()}
+    return msgspec.convert(listed, FollowRequest)
+
+
+class Follower:
+    def __init__(self, request: FollowRequest, newest: int) -> None:
+        self._request = request
+        self.after = newest if request.after is None else request.after
+
+    def next_lines(self, connection: sqlite3.Connection, reader: LineReader) -> tuple[list[bytes], bool]:
+        """Lines that have arrived and match, and whether there may be more."""
+        found = arrivals(connection, reader, self.after, LOOK_EVENTS)
+        if not found:
+            return [], False
+        self.after = found[-1][0]
+        return [line for _, kind, line in found if self._wanted(kind, line)], len(found) == LOOK_EVENTS
+
+    def _wanted(self, kind: str, line: bytes) -> bool:
+        request = self._request
+        if request.type and kind not in request.type:
+            return False
+        if not (request.run or request.server or request.tool or request.decision or request.status):
+            return True
+        event = msgspec.json.decode(line)
+        call = event.get("call") or {}
+        return (
+            _matches(request.run, event.get("run_id"))
+            and _matches(request.server, call.get("server_name"))
+            and _matches(request.tool, call.get("tool_name"))
+            and _matches(request.decision, (event.get("decision") or {}).get("action"))
+            and _matches(request.status, event.get("status"))
+        )
+
+
+def _matches(patterns: list[str], value: Any) -> bool:
+    return not patterns or (isinstance(value, str) and any(fnmatch.fnmatchcase(value, p) for p in patterns))

@@ -1,0 +1,303 @@
+"""The ledger's schema, as numbered migrations, and the only two ways to open the database.
+
+`PRAGMA user_version` is the number of the last migration applied. A migration that has been released is never edited:
+a golden database of every released version is migrated in the tests. The tables `runs`, `tool_calls`, `previews`,
+`hints` and `policy_versions` carry the columns of the engineering specification (§11.3); the others are additions.
+
+Traps:
+- `tool_calls.id` is the call's time (ms << 12) plus a tie-break, so that every index, which ends in the row id, is
+  already in time order: newest-first listings and time ranges need no sort and no further index.
+- `events.id` is the order of arrival; following the ledger goes by it and never by time.
+- An event's exact line is in the segment of its run that covers its number `n`: the lines that one flush stored,
+  joined by newlines and deflated together. Their envelopes repeat, so this takes a tenth of the room of single rows
+  and less time than writing those would.
+- Readers open with `mode=ro`, never `immutable`: they must see the WAL.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+
+from subluminal.contracts.errors import LedgerError
+
+V1 = """
+CREATE TABLE runs (
+  run_no INTEGER PRIMARY KEY,
+  run_id TEXT NOT NULL UNIQUE,
+  agent_id TEXT NOT NULL,
+  client TEXT NOT NULL,
+  env TEXT NOT NULL,
+  started_at TEXT NOT NULL,
+  ended_at TEXT,
+  status TEXT NOT NULL,
+  metadata_json TEXT,
+  principal TEXT,
+  workload_json TEXT,
+  mode TEXT,
+  policy_id TEXT,
+  policy_version TEXT,
+  policy_hash TEXT,
+  calls_total INTEGER NOT NULL,
+  calls_allowed INTEGER NOT NULL,
+  calls_blocked INTEGER NOT NULL,
+  calls_throttled INTEGER NOT NULL,
+  errors_total INTEGER NOT NULL,
+  event_count INTEGER NOT NULL,
+  chain_head BLOB NOT NULL
+);
+CREATE INDEX runs_started ON runs (started_at);
+
+CREATE TABLE tool_calls (
+  id INTEGER PRIMARY KEY,
+  call_id TEXT NOT NULL,
+  run_id TEXT NOT NULL,
+  server_name TEXT NOT NULL,
+  tool_name TEXT NOT NULL,
+  args_hash TEXT NOT NULL,
+  decision TEXT,
+  rule_id TEXT,
+  status TEXT,
+  latency_ms INTEGER,
+  bytes_in INTEGER,
+  bytes_out INTEGER,
+  preview_truncated INTEGER NOT NULL,
+  created_at TEXT NOT NULL,
+  seq INTEGER,
+  transport TEXT,
+  producer_no INTEGER NOT NULL,
+  severity TEXT,
+  reason_code TEXT,
+  summary TEXT,
+  backoff_ms INTEGER,
+  would_action TEXT,
+  would_rule_id TEXT,
+  would_reason_code TEXT,
+  error_class TEXT,
+  error_code TEXT,
+  error_message TEXT,
+  ended_at TEXT,
+  overhead_us INTEGER,
+  waited_ms INTEGER,
+  args_stream_hash TEXT,
+  result_stream_hash TEXT,
+  ambiguous TEXT,
+  continues TEXT,
+  tags_json TEXT,
+  start_event INTEGER,
+  decision_event INTEGER,
+  end_event INTEGER
+);
+CREATE UNIQUE INDEX tool_calls_call ON tool_calls (call_id, run_id);
+CREATE INDEX tool_calls_run ON tool_calls (run_id, created_at);
+CREATE INDEX tool_calls_tool ON tool_calls (server_name, tool_name);
+CREATE INDEX tool_calls_decision ON tool_calls (decision, status);
+CREATE INDEX tool_calls_args ON tool_calls (args_hash);
+CREATE INDEX tool_calls_refused ON tool_calls (decision) WHERE decision <> 'ALLOW';
+CREATE INDEX tool_calls_failed ON tool_calls (status) WHERE status <> 'OK';
+
+CREATE TABLE previews (
+  id INTEGER PRIMARY KEY,
+  call_id TEXT NOT NULL,
+  args_preview,
+  result_preview,
+  redaction_flags TEXT
+);
+
+CREATE TABLE hints (
+  id INTEGER PRIMARY KEY,
+  call_id TEXT NOT NULL,
+  hint_text TEXT NOT NULL,
+  suggested_args_json TEXT,
+  created_at TEXT NOT NULL,
+  hint_kind TEXT NOT NULL,
+  retry_advice TEXT
+);
+
+CREATE TABLE policy_versions (
+  policy_id TEXT NOT NULL,
+  version TEXT NOT NULL,
+  mode TEXT,
+  rules_hash TEXT NOT NULL,
+  rules_json TEXT,
+  created_at TEXT NOT NULL,
+  PRIMARY KEY (policy_id, version, rules_hash)
+);
+
+CREATE TABLE server_tools (
+  server_name TEXT NOT NULL,
+  tool_name TEXT NOT NULL,
+  PRIMARY KEY (server_name, tool_name)
+) WITHOUT ROWID;
+
+CREATE TABLE producers (
+  producer_no INTEGER PRIMARY KEY,
+  shim_id TEXT NOT NULL,
+  run_id TEXT NOT NULL,
+  host_id TEXT NOT NULL,
+  proc_id TEXT NOT NULL,
+  journal TEXT,
+  last_seq INTEGER NOT NULL,
+  started_at TEXT NOT NULL,
+  ended_at TEXT,
+  status TEXT,
+  UNIQUE (shim_id, run_id)
+);
+CREATE INDEX producers_run ON producers (run_id);
+CREATE INDEX producers_journal ON producers (journal) WHERE journal IS NOT NULL;
+
+CREATE TABLE events (
+  id INTEGER PRIMARY KEY,
+  run_no INTEGER NOT NULL,
+  n INTEGER NOT NULL,
+  producer_no INTEGER NOT NULL,
+  seq INTEGER NOT NULL,
+  type TEXT NOT NULL,
+  hash BLOB NOT NULL
+);
+CREATE UNIQUE INDEX events_run ON events (run_no, n);
+CREATE UNIQUE INDEX events_producer ON events (producer_no, seq);
+
+CREATE TABLE segments (
+  id INTEGER PRIMARY KEY,
+  run_no INTEGER NOT NULL,
+  first_n INTEGER NOT NULL,
+  lines BLOB NOT NULL
+);
+CREATE UNIQUE INDEX segments_run ON segments (run_no, first_n);
+
+CREATE TABLE journals (
+  name TEXT PRIMARY KEY,
+  inode INTEGER NOT NULL,
+  offset INTEGER NOT NULL,
+  lines INTEGER NOT NULL,
+  rejected_bytes INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE rejected (
+  id INTEGER PRIMARY KEY,
+  source TEXT NOT NULL,
+  line_no INTEGER NOT NULL,
+  reason TEXT NOT NULL,
+  bytes INTEGER NOT NULL,
+  at TEXT NOT NULL
+);
+
+CREATE TABLE tombstones (
+  run_id TEXT PRIMARY KEY,
+  event_count INTEGER NOT NULL,
+  chain_head BLOB NOT NULL,
+  ended_at TEXT,
+  pruned_at TEXT NOT NULL
+);
+
+CREATE TABLE agent_events (
+  id INTEGER PRIMARY KEY,
+  run_id TEXT NOT NULL,
+  at TEXT NOT NULL,
+  agent_kind TEXT NOT NULL,
+  kind TEXT NOT NULL,
+  channel TEXT,
+  text TEXT,
+  message TEXT,
+  data_json TEXT,
+  tool_id TEXT
+);
+CREATE INDEX agent_events_run ON agent_events (run_id, at);
+
+CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+"""
+
+MIGRATIONS: tuple[str, ...] = (V1,)
+SCHEMA_VERSION = len(MIGRATIONS)
+
+# A reader that met a writer's checkpoint, or another writer, waits this long before it gives up.
+BUSY_TIMEOUT_MS = 5_000
+
+
+def schema_version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def refuse_newer(version: int, path: str) -> None:
+    if version > SCHEMA_VERSION:
+        raise LedgerError(
+            f"{path} was written by a newer Subluminal (schema {version}; this one knows up to {SCHEMA_VERSION}).",
+            hint="Upgrade Subluminal, or set SUB_HOME to another directory.",
+        )
+
+
+def migrate(connection: sqlite3.Connection, path: str) -> None:
+    """Bring the schema up to date, each step in a transaction of its own."""
+    refuse_newer(schema_version(connection), path)
+    while (version := schema_version(connection)) < SCHEMA_VERSION:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            if schema_version(connection) == version:
+                for statement in MIGRATIONS[version].split(";"):
+                    if statement.strip():
+                        connection.execute(statement)
+                connection.execute(f"PRAGMA user_version = {version + 1}")
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+
+
+def open_writer(path: str, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> sqlite3.Connection:
+    """The writer's connection: WAL, migrated, owner-only.
+
+    `synchronous=NORMAL`: a commit survives the death of every process, which is what the journals promise too (they are
+    written without fsync). FULL would add an fsync to each batch and still not make the newest events survive a power
+    cut. A journal is removed only after the WAL was fsynced (`Store.make_durable`): nothing is ever in neither place.
+    """
+    if path:  # "" is a temporary database of SQLite's own
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=busy_timeout_ms / 1000)
+    try:
+        if schema_version(connection) == 0:
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA cache_size = -32768")
+        connection.execute("PRAGMA journal_size_limit = 67108864")
+        migrate(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_reader(path: str) -> sqlite3.Connection:
+    """A read-only connection; rows are `sqlite3.Row`."""
+    if not os.path.exists(path):
+        raise LedgerError(
+            f"There is no ledger at {path} yet.",
+            hint="Run an agent with tools behind Subluminal, or `sub ingest` a file.",
+        )
+    try:
+        connection = sqlite3.connect(
+            "file:" + _uri_path(path) + "?mode=ro",
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+            timeout=BUSY_TIMEOUT_MS / 1000,
+        )
+        version = schema_version(connection)
+    except sqlite3.Error as error:
+        raise LedgerError(f"The ledger {path} cannot be read: {error}.") from None
+    refuse_newer(version, path)
+    if version < SCHEMA_VERSION:
+        connection.close()
+        raise LedgerError(
+            f"The ledger {path} has schema {version}; this Subluminal reads {SCHEMA_VERSION}.",
+            hint="Run `sub ledgerd --foreground` once: the daemon migrates it.",
+        )
+    connection.row_factory = sqlite3.Row
+    return connection
+
+
+def _uri_path(path: str) -> str:
+    for character, escape in (("%", "%25"), ("?", "%3f"), ("#", "%23")):
+        path = path.replace(character, escape)
+    return path

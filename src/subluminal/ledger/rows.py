@@ -1,0 +1,373 @@
+"""The writer's view of the tables: rows in memory while they change, written together.
+
+Caches are bounded and may forget anything that is stored: it is read again when needed.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+import msgspec
+
+from subluminal.contracts import events as ev
+from subluminal.ledger.chain import GENESIS, link
+from subluminal.ledger.encoding import pack_lines, pack_text
+from subluminal.ledger.projection import (
+    CALL_COLUMNS,
+    FILLED_COLUMNS,
+    RUN_COLUMNS,
+    Call,
+    CallRow,
+    Producer,
+    Run,
+    RunRow,
+    call_from_reference,
+    call_from_start,
+    call_values,
+    epoch_ms,
+    filled_values,
+    json_text,
+    new_run,
+    normal_ts,
+)
+from subluminal.ledger.reading import AnyEvent
+
+TIE_BITS = 12  # 4,096 calls in one millisecond before an id spills into the next
+CALLS_KEPT = 8192
+RUNS_KEPT = 1024
+_TICKS_KEPT = 4096
+# What is held in memory before it is written, whatever the size of the batch.
+FLUSH_ROWS = 4096
+FLUSH_BYTES = 8 << 20
+# Lines deflated together: enough for the envelopes to vanish, few enough to read one event in under a millisecond.
+SEGMENT_LINES = 128
+
+
+def _places(count: int) -> str:
+    return ", ".join("?" * count)
+
+
+_INSERT_CALL = f"INSERT INTO tool_calls ({', '.join(CALL_COLUMNS)}, id) VALUES ({_places(len(CALL_COLUMNS) + 1)})"
+_FILL_CALL = f"UPDATE tool_calls SET {', '.join(c + ' = ?' for c in FILLED_COLUMNS)} WHERE id = ?"
+_REWRITE_CALL = f"UPDATE tool_calls SET {', '.join(c + ' = ?' for c in CALL_COLUMNS)} WHERE id = ?"
+_SELECT_CALL = (
+    f"SELECT {', '.join('c.' + c for c in CALL_COLUMNS)}, c.id, p.redaction_flags, h.created_at FROM tool_calls c"
+    " LEFT JOIN previews p ON p.id = c.id LEFT JOIN hints h ON h.id = c.id WHERE c.call_id = ? AND c.run_id = ?"
+)
+_UPSERT_PREVIEW = (
+    "INSERT INTO previews (id, call_id, args_preview, result_preview, redaction_flags) VALUES (?, ?, ?, ?, ?)"
+    " ON CONFLICT (id) DO UPDATE SET args_preview = coalesce(args_preview, excluded.args_preview),"
+    " result_preview = coalesce(result_preview, excluded.result_preview), redaction_flags = excluded.redaction_flags"
+)
+_INSERT_HINT = (
+    "INSERT INTO hints (id, call_id, hint_text, suggested_args_json, created_at, hint_kind, retry_advice)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"
+)
+_INSERT_RUN = f"INSERT INTO runs ({', '.join(RUN_COLUMNS)}) VALUES ({_places(len(RUN_COLUMNS))})"
+_UPDATE_RUN = f"UPDATE runs SET {', '.join(c + ' = ?' for c in RUN_COLUMNS[2:])} WHERE run_no = ?"
+_SELECT_RUN = f"SELECT {', '.join(RUN_COLUMNS)} FROM runs WHERE run_id = ?"
+_UPSERT_PRODUCER = (
+    "INSERT INTO producers (producer_no, shim_id, run_id, host_id, proc_id, journal, last_seq, started_at, ended_at,"
+    " status) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (producer_no) DO UPDATE SET"
+    " last_seq = excluded.last_seq, started_at = excluded.started_at, ended_at = excluded.ended_at,"
+    " status = excluded.status"
+)
+
+
+class CallTable:
+    """`tool_calls`, `previews` and `hints`."""
+
+    def __init__(self, connection: sqlite3.Connection, trusting: bool) -> None:
+        self._connection = connection
+        self._trusting = trusting
+        self._newest: int = connection.execute("SELECT coalesce(max(id), 0) FROM tool_calls").fetchone()[0]
+        self._kept: dict[tuple[int, str], Call] = {}
+        self._changed: dict[int, Call] = {}
+        self._ticks: dict[int, int] = {}
+
+    def find(self, run: Run, call_id: str) -> Call | None:
+        key = (run.row.run_no, call_id)
+        call = self._kept.get(key)
+        if call is not None:
+            return call
+        found = self._connection.execute(_SELECT_CALL, (call_id, run.row.run_id)).fetchone()
+        if found is None:
+            return None
+        width = len(CALL_COLUMNS)
+        call = Call(CallRow(*found[:width]))
+        call.id = found[width]
+        call.redaction_flags = msgspec.json.decode(found[width + 1], type=list[str]) if found[width + 1] else []
+        call.hint_at = found[width + 2] or ""
+        call.stored = True
+        self._kept[key] = call
+        return call
+
+    def starting(self, event: ev.ToolCallStart, producer_no: int, run: Run) -> Call:
+        """The call that a start event opens. Trusting: one that is not at hand is new, without a look at the table."""
+        call_id = event.call.call_id
+        call = self._kept.get((run.row.run_no, call_id)) if self._trusting else self.find(run, call_id)
+        return call or self._new(call_from_start(event, producer_no), run)
+
+    def refer(self, event: ev.ToolCallDecision | ev.ToolCallEnd, producer_no: int, run: Run) -> Call:
+        return self._new(call_from_reference(event, producer_no), run)
+
+    def changed(self, call: Call) -> None:
+        self._changed[call.id] = call
+
+    def flush(self) -> None:
+        fresh, filled, rewritten, previews, hints = [], [], [], [], []
+        for call in self._changed.values():
+            row = call.row
+            if not call.stored:
+                fresh.append((*call_values(row), call.id))
+                call.stored = True
+            elif call.restarted:
+                rewritten.append((*call_values(row), call.id))
+                call.restarted = False
+            else:
+                filled.append((*filled_values(row), call.id))
+            if call.args_preview is not None or call.result_preview is not None or call.redaction_flags:
+                flags = json_text(call.redaction_flags) if call.redaction_flags else None
+                previews.append(
+                    (call.id, row.call_id, pack_text(call.args_preview), pack_text(call.result_preview), flags)
+                )
+                call.args_preview = call.result_preview = None
+            if call.hint is not None:
+                hint = call.hint
+                args = json_text(hint.suggested_args)
+                hints.append(
+                    (call.id, row.call_id, hint.hint_text, args, call.hint_at, hint.hint_kind, hint.retry_advice)
+                )
+                call.hint = None
+        self._changed.clear()
+        execute = self._connection.executemany
+        for statement, rows in (
+            (_INSERT_CALL, fresh),
+            (_FILL_CALL, filled),
+            (_REWRITE_CALL, rewritten),
+            (_UPSERT_PREVIEW, previews),
+            (_INSERT_HINT, hints),
+        ):
+            if rows:
+                execute(statement, rows)
+        while len(self._kept) > CALLS_KEPT:
+            self._kept.pop(next(iter(self._kept)))
+        if len(self._ticks) > _TICKS_KEPT:
+            self._ticks.clear()
+
+    def _new(self, call: Call, run: Run) -> Call:
+        call.id = self._next_id(epoch_ms(call.row.created_at))
+        run.row.calls_total += 1
+        self._kept[(run.row.run_no, call.row.call_id)] = call
+        return call
+
+    def _next_id(self, ms: int) -> int:
+        """The call's time and a tie-break. Calls of the same millisecond may be stored already, by any producer."""
+        used = self._ticks.get(ms)
+        if used is None:
+            low = ms << TIE_BITS
+            used = low - 1 if low > self._newest else self._highest(low)
+        used += 1
+        if used >> TIE_BITS != ms:
+            return self._next_id(ms + 1)
+        self._ticks[ms] = used
+        if used > self._newest:
+            self._newest = used
+        return used
+
+    def _highest(self, low: int) -> int:
+        found = self._connection.execute(
+            "SELECT max(id) FROM tool_calls WHERE id >= ? AND id < ?", (low, low + (1 << TIE_BITS))
+        ).fetchone()[0]
+        return low - 1 if found is None else int(found)
+
+
+class RunTable:
+    """`runs` and `producers`."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._kept: dict[str, Run] = {}
+        self._changed: dict[str, Run] = {}
+        self._changed_producers: dict[int, Producer] = {}
+        self._next_run_no, self._next_producer_no = connection.execute(
+            "SELECT (SELECT coalesce(max(run_no), 0) + 1 FROM runs),"
+            " (SELECT coalesce(max(producer_no), 0) + 1 FROM producers)"
+        ).fetchone()
+
+    def get(self, run_id: str) -> Run | None:
+        run = self._kept.get(run_id)
+        if run is not None:
+            return run
+        found = self._connection.execute(_SELECT_RUN, (run_id,)).fetchone()
+        if found is None:
+            return None
+        run = Run(RunRow(*found))
+        run.stored = True
+        rows = self._connection.execute(
+            "SELECT producer_no, shim_id, started_at, journal, host_id, proc_id, last_seq, ended_at, status"
+            " FROM producers WHERE run_id = ? ORDER BY producer_no",
+            (run_id,),
+        )
+        for no, shim_id, started_at, journal, host_id, proc_id, last_seq, ended_at, status in rows:
+            producer = Producer(no, shim_id, run_id, started_at, journal)
+            producer.host_id, producer.proc_id, producer.last_seq = host_id, proc_id, last_seq
+            producer.ended_at, producer.status = ended_at, status
+            run.producers[shim_id] = producer
+        self._kept[run_id] = run
+        return run
+
+    def create(self, event: AnyEvent) -> Run:
+        run = new_run(self._next_run_no, event)
+        self._next_run_no += 1
+        self._kept[event.run_id] = run
+        return run
+
+    def create_producer(self, run: Run, event: AnyEvent, journal: str | None) -> Producer:
+        source = event.source
+        producer = Producer(self._next_producer_no, source.shim_id, event.run_id, normal_ts(event.ts), journal)
+        producer.host_id, producer.proc_id = source.host_id, source.proc_id
+        self._next_producer_no += 1
+        run.producers[source.shim_id] = producer
+        return producer
+
+    def touch(self, run: Run, producer: Producer) -> None:
+        self._changed[run.row.run_id] = run
+        self._changed_producers[producer.no] = producer
+
+    def flush(self) -> list[Run]:
+        """Write what changed and say which runs did."""
+        runs = list(self._changed.values())
+        fresh = [run for run in runs if not run.stored]
+        execute = self._connection.executemany
+        if fresh:
+            execute(_INSERT_RUN, [call_values(run.row) for run in fresh])
+        execute(_UPDATE_RUN, [(*call_values(run.row)[2:], run.row.run_no) for run in runs if run.stored])
+        for run in fresh:
+            run.stored = True
+        execute(
+            _UPSERT_PRODUCER,
+            [
+                (
+                    p.no,
+                    p.shim_id,
+                    p.run_id,
+                    p.host_id,
+                    p.proc_id,
+                    p.journal,
+                    p.last_seq,
+                    p.started_at,
+                    p.ended_at,
+                    p.status,
+                )
+                for p in self._changed_producers.values()
+            ],
+        )
+        self._changed.clear()
+        self._changed_producers.clear()
+        while len(self._kept) > RUNS_KEPT:
+            self._kept.pop(next(iter(self._kept)))
+        return runs
+
+
+class Catalogue:
+    """`server_tools` and `policy_versions`: what exists, for listings, for globs and for bundles."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._tools: set[tuple[str, str]] = set()
+        self._policies: set[tuple[str, str, str]] = set()
+        self._new_tools: list[tuple[str, str]] = []
+        self._new_policies: list[tuple[str, str, str | None, str, str]] = []
+
+    def saw_tool(self, server_name: str, tool_name: str) -> None:
+        tool = (server_name, tool_name)
+        if tool not in self._tools:
+            if len(self._tools) > CALLS_KEPT:
+                self._tools.clear()
+            self._tools.add(tool)
+            self._new_tools.append(tool)
+
+    def saw_policy(self, policy: ev.PolicyRef, mode: str | None, ts: str) -> None:
+        key = (policy.policy_id, policy.policy_version, policy.policy_hash)
+        if key not in self._policies:
+            if len(self._policies) > RUNS_KEPT:
+                self._policies.clear()
+            self._policies.add(key)
+            self._new_policies.append((key[0], key[1], mode, key[2], normal_ts(ts)))
+
+    def flush(self) -> None:
+        if self._new_tools:
+            self._connection.executemany("INSERT OR IGNORE INTO server_tools VALUES (?, ?)", self._new_tools)
+            self._new_tools.clear()
+        if self._new_policies:
+            self._connection.executemany(
+                "INSERT INTO policy_versions (policy_id, version, mode, rules_hash, created_at) VALUES (?, ?, ?, ?, ?)"
+                " ON CONFLICT DO UPDATE SET mode = coalesce(mode, excluded.mode)",
+                self._new_policies,
+            )
+            self._new_policies.clear()
+
+
+class EventTable:
+    """`events` and `segments`. A segment never crosses a flush, so a line and its row commit together."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        newest = connection.execute(
+            "SELECT max(coalesce((SELECT max(id) FROM events), 0),"
+            " coalesce((SELECT value FROM meta WHERE key = 'last_event_id'), 0))"
+        ).fetchone()[0]
+        self._next_id = int(newest) + 1
+        self._rows: list[tuple[int, int, int, int, int, str, bytes]] = []
+        self._lines: dict[int, tuple[int, list[bytes]]] = {}
+        self._bytes = 0
+
+    def append(self, run: RunRow, producer_no: int, seq: int, kind: str, line: bytes) -> int:
+        """Number, link and keep one event; returns its id."""
+        event_id = self._next_id
+        self._next_id = event_id + 1
+        run.event_count = n = run.event_count + 1
+        run.chain_head = head = link(run.chain_head, line)
+        run_no = run.run_no
+        self._rows.append((event_id, run_no, n, producer_no, seq, kind, head))
+        pending = self._lines.get(run_no)
+        if pending is None:
+            pending = self._lines[run_no] = (n, [])
+        pending[1].append(line)
+        self._bytes += len(line)
+        return event_id
+
+    @property
+    def full(self) -> bool:
+        return len(self._rows) >= FLUSH_ROWS or self._bytes >= FLUSH_BYTES
+
+    def flush(self) -> None:
+        if not self._rows:
+            return
+        self._connection.executemany(
+            "INSERT INTO events (id, run_no, n, producer_no, seq, type, hash) VALUES (?, ?, ?, ?, ?, ?, ?)", self._rows
+        )
+        self._connection.executemany(
+            "INSERT INTO segments (run_no, first_n, lines) VALUES (?, ?, ?)",
+            [
+                (run_no, first + i, pack_lines(lines[i : i + SEGMENT_LINES]))
+                for run_no, (first, lines) in self._lines.items()
+                for i in range(0, len(lines), SEGMENT_LINES)
+            ],
+        )
+        self._rows.clear()
+        self._lines.clear()
+        self._bytes = 0
+
+    def holds(self, producer_no: int, seq: int, line: bytes) -> bool | None:
+        """None: no such event. Else whether its line is this one, told from the chain without reading the segment."""
+        self.flush()
+        found = self._connection.execute(
+            "SELECT e.hash, b.hash FROM events e LEFT JOIN events b ON b.run_no = e.run_no AND b.n = e.n - 1"
+            " WHERE e.producer_no = ? AND e.seq = ?",
+            (producer_no, seq),
+        ).fetchone()
+        if found is None:
+            return None
+        return bool(link(found[1] or GENESIS, line) == found[0])

@@ -1,0 +1,234 @@
+"""Prove that a run's record was not changed: the chain, its witness, and the rows that are folded from it.
+
+An edit, a removal, a reordering or a cut shows as a fault that names the first event it touches. Then every row of the
+run is built again from the events and compared, so an edited row counts as an edit although the chain is whole.
+
+Trap: the witness file is read before the snapshot of the database is taken. The other way round, a daemon at work
+could put more into the witness than the snapshot holds, and a sound ledger would look cut.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from subluminal.contracts.errors import LedgerError
+from subluminal.ledger.chain import GENESIS, Head, heads_path, link, read_heads
+from subluminal.ledger.encoding import unpack_lines, unpack_text
+from subluminal.ledger.migrations import open_reader
+from subluminal.ledger.projection import CALL_COLUMNS, RUN_COLUMNS
+from subluminal.ledger.reading import BadEvent
+from subluminal.ledger.store import Store
+
+_REPLAY_LINES = 2048
+
+
+class Fault(Struct, omit_defaults=True):
+    """What is wrong. `event` is the first event concerned, counted from 1 in its run."""
+
+    what: str
+    event: int | None = None
+    call_id: str | None = None
+
+
+class Report(Struct):
+    run_id: str
+    events: int
+    head: str
+    faults: list[Fault]
+
+    @property
+    def ok(self) -> bool:
+        return not self.faults
+
+
+def verify_run(path: str, run_id: str) -> Report:
+    heads = read_heads(heads_path(path))
+    connection = open_reader(path)
+    try:
+        connection.execute("BEGIN")
+        return _verify(connection, run_id, heads.get(run_id))
+    finally:
+        connection.close()
+
+
+def verify_all(path: str) -> list[Report]:
+    """Every run of the ledger, and every run that its witness knows and the ledger does not."""
+    heads = read_heads(heads_path(path))
+    connection = open_reader(path)
+    try:
+        connection.execute("BEGIN")
+        known = [row[0] for row in connection.execute("SELECT run_id FROM runs ORDER BY run_no")]
+        reports = [_verify(connection, run_id, heads.get(run_id)) for run_id in known]
+        pruned = {row[0] for row in connection.execute("SELECT run_id FROM tombstones")}
+        for run_id in heads.keys() - set(known) - pruned:
+            reports.append(_missing(run_id, heads[run_id]))
+        return reports
+    finally:
+        connection.close()
+
+
+def _missing(run_id: str, head: Head) -> Report:
+    what = f"the whole run is missing; its witness knows {head.count} events"
+    return Report(run_id, 0, "", [Fault(what, event=1)])
+
+
+def _verify(connection: sqlite3.Connection, run_id: str, head: Head | None) -> Report:
+    run = connection.execute("SELECT run_no, event_count, chain_head FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+    if run is None:
+        if head is not None and not head.pruned:
+            return _missing(run_id, head)
+        raise LedgerError(f"There is no run {run_id} in the ledger.", hint="`sub runs` lists the runs.")
+    faults: list[Fault] = []
+    place = _Place()
+    try:
+        with Rebuilt() as rebuilt:
+            lines: list[bytes] = []
+            for line in _chain(connection, run, head, place, faults):
+                lines.append(line)
+                if len(lines) >= _REPLAY_LINES:
+                    rebuilt.replay(lines)
+            rebuilt.replay(lines)
+            if not faults:
+                faults += rebuilt.differences(connection, run_id)
+    except BadEvent as error:
+        faults.append(Fault(f"an event cannot be read: {error}", event=place.count))
+    return Report(run_id, place.count, place.hash.hex(), faults)
+
+
+class _Place:
+    """How far along the chain we are."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.hash = GENESIS
+
+
+def _chain(
+    connection: sqlite3.Connection, run: sqlite3.Row, head: Head | None, place: _Place, faults: list[Fault]
+) -> Iterator[bytes]:
+    """The line of every event in turn, up to the first fault."""
+    run_no, event_count, chain_head = run
+    lines = _lines(connection, run_no)
+    witness = head if head is not None and not head.pruned else Head(0, GENESIS)
+    rows = connection.execute("SELECT n, hash, type FROM events WHERE run_no = ? ORDER BY n", (run_no,))
+    for n, stored, kind in rows:
+        if n != place.count + 1:
+            faults.append(Fault(f"events are missing before event {n}", event=place.count + 1))
+            return
+        at, line = next(lines, (n, None))
+        if line is None or at != n:
+            faults.append(Fault("its line is missing", event=n))
+            return
+        place.count, place.hash = n, link(place.hash, line)
+        if place.hash != stored:
+            faults.append(Fault(f"the {kind} was changed, moved or put in", event=n))
+            return
+        if n == witness.count and place.hash != witness.hash:
+            faults.append(Fault("the chain was written anew: it differs from its witness here or before", event=n))
+            return
+        yield line
+    count = place.count
+    if next(lines, None) is not None:
+        faults.append(Fault("the row of this event is missing", event=count + 1))
+    elif witness.count > count:
+        faults.append(Fault(f"the end is missing: the witness knows {witness.count} events", event=count + 1))
+    elif event_count != count:
+        faults.append(Fault(f"the run's row counts {event_count} events, there are {count}", event=count + 1))
+    elif chain_head != place.hash:
+        faults.append(Fault("the run's row has another chain head", event=count))
+
+
+def _lines(connection: sqlite3.Connection, run_no: int) -> Iterator[tuple[int, bytes | None]]:
+    rows = connection.execute("SELECT first_n, lines FROM segments WHERE run_no = ? ORDER BY first_n", (run_no,))
+    for first_n, stored in rows:
+        try:
+            lines = unpack_lines(stored)
+        except Exception:  # zlib.error and ValueError alike: the segment was damaged
+            yield first_n, None
+            return
+        yield from enumerate(lines, first_n)
+
+
+class Rebuilt:
+    """The run's rows made again, in a temporary database that SQLite removes by itself."""
+
+    def __init__(self) -> None:
+        self._store = Store("")
+
+    def __enter__(self) -> Rebuilt:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._store.connection.close()
+
+    def replay(self, lines: list[bytes]) -> None:
+        def work() -> None:
+            for line in lines:
+                self._store.add(line)
+
+        self._store.write(work)
+        lines.clear()
+
+    def differences(self, connection: sqlite3.Connection, run_id: str) -> Iterator[Fault]:
+        yield from self._compare(connection, run_id, _RUN, "the run's row")
+        yield from self._compare(connection, run_id, _PRODUCERS, "a producer's row")
+        yield from self._compare(connection, run_id, _CALLS, "the call's row")
+        yield from self._compare(connection, run_id, _PREVIEWS, "the call's preview")
+        yield from self._compare(connection, run_id, _HINTS, "the call's hint")
+
+    def _compare(self, connection: sqlite3.Connection, run_id: str, query: str, name: str) -> Iterator[Fault]:
+        """The first row that differs from what the events say."""
+        stored = connection.execute(query, (run_id,))
+        columns = [column[0] for column in stored.description]
+        expected = self._store.connection.execute(query, (run_id,))
+        while True:
+            is_row, shall_row = stored.fetchone(), expected.fetchone()
+            if is_row is None and shall_row is None:
+                return
+            if is_row is None or shall_row is None:
+                key = (is_row or shall_row)[0]
+                what = "missing" if is_row is None else "there, but no event speaks of it"
+                yield Fault(f"{name} is {what}", call_id=str(key))
+                return
+            pairs = zip(columns, tuple(is_row), tuple(shall_row), strict=True)
+            wrong = [column for column, one, other in pairs if _plain(one) != _plain(other)]
+            if wrong:
+                yield Fault(f"{name} disagrees with the events in {', '.join(wrong)}", call_id=str(shall_row[0]))
+                return
+
+
+def _plain(value: object) -> object:
+    """A deflated preview by its content: zlib may give other bytes on another machine."""
+    if isinstance(value, bytes) and value[:1] == b"\x78":
+        try:
+            return unpack_text(value)
+        except Exception:  # a damaged one is compared as it is, and differs
+            return value
+    return value
+
+
+# The chain columns are checked with the chain itself.
+_RUN = f"SELECT {', '.join(RUN_COLUMNS[1:-2])} FROM runs WHERE run_id = ?"
+_PRODUCERS = (
+    "SELECT shim_id, host_id, proc_id, last_seq, started_at, ended_at, status FROM producers"
+    " WHERE run_id = ? ORDER BY shim_id"
+)
+_REFERENCES = ("producer_no", "start_event", "decision_event", "end_event")
+_CALLS = (
+    f"SELECT {', '.join('c.' + c for c in CALL_COLUMNS if c not in _REFERENCES)}, p.shim_id,"
+    " (SELECT n FROM events WHERE id = c.start_event) AS start_event,"
+    " (SELECT n FROM events WHERE id = c.decision_event) AS decision_event,"
+    " (SELECT n FROM events WHERE id = c.end_event) AS end_event"
+    " FROM tool_calls c LEFT JOIN producers p USING (producer_no) WHERE c.run_id = ? ORDER BY c.call_id"
+)
+_PREVIEWS = (
+    "SELECT c.call_id, p.call_id, p.args_preview, p.result_preview, p.redaction_flags"
+    " FROM tool_calls c LEFT JOIN previews p USING (id) WHERE c.run_id = ? ORDER BY c.call_id"
+)
+_HINTS = (
+    "SELECT c.call_id, h.call_id, h.hint_text, h.suggested_args_json, h.created_at, h.hint_kind, h.retry_advice"
+    " FROM tool_calls c LEFT JOIN hints h USING (id) WHERE c.run_id = ? ORDER BY c.call_id"
+)

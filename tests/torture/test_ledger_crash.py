@@ -1,0 +1,99 @@
+"""Four producers write journals while ledgerd is killed again and again: nothing is lost, nothing doubled.
+
+The short profile runs with the suite. `SUB_TORTURE=full` runs 50,000 events and 20 kills.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.ledger import EventMaker, ledgerd, spool_of, start_ledgerd, sub_environment, wait_for
+from subluminal.ledger.lines import LineReader
+from subluminal.ledger.verify import verify_run
+
+FULL = os.environ.get("SUB_TORTURE") == "full"
+EVENTS = 50_000 if FULL else 8_000
+KILLS = 20 if FULL else 5
+PRODUCERS = 4
+SEED = 20_261_115
+
+PRODUCER = """
+import os, sys, time
+sys.path.insert(0, sys.argv[5])
+from harness.ledger import EventMaker
+from subluminal.host.journal import create_journal
+spool, shim, run, calls = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
+journal = create_journal(spool, shim)
+maker = EventMaker(run, shim)
+def put(line):
+    data = line + b"\\n"
+    while data:
+        data = data[os.write(journal, data):]
+put(maker.run_start())
+for number in range(calls):
+    for line in maker.call():
+        put(line)
+    if number % 50 == 0:
+        time.sleep(0.02)
+put(maker.run_end())
+"""
+
+
+@pytest.mark.contract("LED-001")
+@pytest.mark.timeout(600)
+def test_every_event_is_in_the_ledger_once_after_kills_at_random_moments(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    spool = spool_of(home)
+    chance = random.Random(SEED)
+    print("seed", SEED)
+    calls = (EVENTS // PRODUCERS - 2) // 3
+    tests = str(Path(__file__).parents[1])
+    producers = [
+        subprocess.Popen(
+            [sys.executable, "-c", PRODUCER, str(spool), f"shim-{i}", f"run-{i % 2}", str(calls), tests],
+            env=sub_environment(home),
+        )
+        for i in range(PRODUCERS)
+    ]
+    for _ in range(KILLS):
+        daemon = start_ledgerd(home)
+        time.sleep(chance.uniform(0.05, 0.7))
+        daemon.kill()
+        daemon.wait()
+    with ledgerd(home):
+        for producer in producers:
+            assert producer.wait(300) == 0
+        wait_for(lambda: not list(spool.glob("*.jsonl")), 120, "the spool emptied")
+
+    expected = {
+        (f"shim-{i}", seq): line
+        for i in range(PRODUCERS)
+        for seq, line in enumerate(EventMaker(f"run-{i % 2}", f"shim-{i}").whole_run(calls), 1)
+    }
+    database = sqlite3.connect(home / "ledger.db")
+    assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    reader = LineReader(database)
+    stored = [
+        ((shim_id, seq), reader.line(run_no, n))
+        for shim_id, seq, run_no, n in database.execute(
+            "SELECT p.shim_id, e.seq, e.run_no, e.n FROM events e JOIN producers p USING (producer_no) ORDER BY e.id"
+        )
+    ]
+    assert len(stored) == len(expected)
+    assert dict(stored) == expected
+    for run_id in ("run-0", "run-1"):
+        report = verify_run(str(home / "ledger.db"), run_id)
+        assert report.faults == []
+    total, allowed = database.execute("SELECT sum(calls_total), sum(calls_allowed) FROM runs").fetchone()
+    assert total == allowed == calls * PRODUCERS
+    assert database.execute("SELECT count(*) FROM tool_calls").fetchone()[0] == total
+    assert {row[0] for row in database.execute("SELECT status FROM runs")} == {"SUCCEEDED"}
+    assert database.execute("SELECT count(*) FROM rejected").fetchone()[0] == 0
