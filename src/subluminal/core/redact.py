@@ -46,7 +46,9 @@ class Redactor:
         "_forms",
         "_gate",
         "_hex",
+        "_hex_words",
         "_shapes",
+        "_words",
         "refused",
     )
 
@@ -60,7 +62,9 @@ class Redactor:
         self._shapes: Any = None
         self._gate: Any = None
         for secret in secrets:
-            self._add(secret.encode("utf-8", "surrogatepass") if isinstance(secret, str) else bytes(secret))
+            self._add(_as_bytes(secret) if isinstance(secret, str) else bytes(secret))
+        self._words = tuple(anchor for anchor, _ in self._anchors)
+        self._hex_words = tuple(anchor for anchor, _ in self._hex)
         self._custom_sources = [check_pattern(name, regex) for name, regex in patterns]
         self._custom: list[tuple[str, Any]] | None = None
 
@@ -95,10 +99,10 @@ class Redactor:
         # Latin-1 text, because `in` is four times as fast for str as for bytes.
         text = data.decode("latin-1")
         lowered = text.lower()
-        for anchor, _ in self._anchors:
+        for anchor in self._words:
             if anchor in text:
                 return False
-        for anchor, _ in self._hex:
+        for anchor in self._hex_words:
             if anchor in lowered:
                 return False
         if self._forms and _may_hide_letters(text):
@@ -169,6 +173,14 @@ class Redactor:
         return self._custom
 
 
+def _as_bytes(secret: str) -> bytes:
+    """An environment variable that is not UTF-8 reaches Python as surrogates that stand for its bytes."""
+    try:
+        return secret.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return secret.encode("utf-8", "surrogatepass")
+
+
 def check_pattern(name: str, regex: str) -> tuple[str, str]:
     """A user's own pattern, refused with a sentence when it cannot be used."""
     if not name or not all(c.isascii() and (c.isalnum() or c in "_-") for c in name):
@@ -183,7 +195,7 @@ def check_pattern(name: str, regex: str) -> tuple[str, str]:
             f"redaction pattern {name!r} is not a valid regular expression: {error}",
             hint="Patterns are RE2: no backreferences, no lookahead or lookbehind.",
         ) from None
-    if pattern.match(b"") is not None and pattern.match(b"").end() == 0 and pattern.fullmatch(b"") is not None:
+    if pattern.fullmatch(b"") is not None:
         raise ConfigError(
             f"redaction pattern {name!r} matches empty text, so it would match everywhere",
             hint="Let it require at least one character, for example `+` in place of `*`.",

@@ -1,0 +1,322 @@
+"""Settings: `config.toml` in SUB_HOME, the project's own, and `SUB_*` variables.
+
+Order: flags > environment > project > user > default. The shim loads this before it spawns its server, so without a
+file nothing is imported and nothing is parsed.
+
+The project's file (`.subluminal/config.toml`, found from the working directory up to the repository's root) comes from
+whoever wrote the repository. It may only make things stricter: more redaction patterns, a smaller preview, a shorter
+timeout, `audit = "before"`. Anything else in it is left out with a warning, and a broken one never stops a tool.
+"""
+
+from __future__ import annotations
+
+import os
+
+from subluminal.contracts.errors import ConfigError
+from subluminal.contracts.vocabulary import MAX_INSPECT_BYTES, MAX_PREVIEW_BYTES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from subluminal.host.bindings import Binding
+
+MAX_MESSAGE_BYTES = 256 * 1024 * 1024
+IDLE_EXIT_S = 900
+AUDITS = ("after", "before")
+REFUSAL_STYLES = ("error", "result")
+
+# section -> key -> smallest and largest number, or the words allowed. 0 ms means "no timeout".
+_NUMBERS: dict[str, dict[str, tuple[int, int]]] = {
+    "shim": {
+        "max_inspect_bytes": (1024, 1 << 30),
+        "max_preview_bytes": (0, 1 << 24),
+        "max_message_bytes": (1 << 16, 1 << 40),
+        "timeout_ms": (0, 1 << 40),
+    },
+    "ledger": {"idle_exit_s": (0, 1 << 31)},
+    "servers": {"timeout_ms": (0, 1 << 40)},
+}
+_WORDS: dict[str, dict[str, tuple[str, ...]]] = {
+    "shim": {"audit": AUDITS, "refusal_style": REFUSAL_STYLES},
+    "ledger": {},
+    "servers": {"audit": AUDITS, "refusal_style": REFUSAL_STYLES},
+}
+_SERVER_LISTS = ("secret_bindings", "env_allowlist")
+_SECTIONS = ("shim", "ledger", "redaction", "servers")
+
+
+class ServerConfig:
+    """What holds for one server: its own settings, and the general ones where it has none."""
+
+    __slots__ = ("audit", "env_allowlist", "name", "refusal_style", "secret_bindings", "timeout_ms")
+
+    def __init__(self, name: str, audit: str, refusal_style: str, timeout_ms: int | None) -> None:
+        self.name = name
+        self.audit = audit
+        self.refusal_style = refusal_style
+        self.timeout_ms = timeout_ms
+        self.secret_bindings: list[Binding] = []
+        self.env_allowlist: tuple[str, ...] | None = None
+
+
+class Config:
+    """The settings in force. `warnings` are sentences for the user about what was left out."""
+
+    __slots__ = (
+        "_environ",
+        "_from_environ",
+        "_servers",
+        "audit",
+        "idle_exit_s",
+        "max_inspect_bytes",
+        "max_message_bytes",
+        "max_preview_bytes",
+        "patterns",
+        "refusal_style",
+        "timeout_ms",
+        "warnings",
+    )
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.max_inspect_bytes = MAX_INSPECT_BYTES
+        self.max_preview_bytes = MAX_PREVIEW_BYTES
+        self.max_message_bytes = MAX_MESSAGE_BYTES
+        self.timeout_ms: int | None = None
+        self.audit = "after"
+        self.refusal_style = "error"
+        self.idle_exit_s = IDLE_EXIT_S
+        self.patterns: list[tuple[str, str]] = []
+        self.warnings: list[str] = []
+        self._environ = environ
+        self._from_environ: set[str] = set()
+        self._servers: dict[str, dict[str, Any]] = {}
+
+    def server(self, name: str) -> ServerConfig:
+        """Settings of one server; its bindings are those of SUB_SECRET_BINDINGS where that is set."""
+        own = self._servers.get(name, {})
+        server = ServerConfig(name, self.audit, self.refusal_style, self.timeout_ms)
+        for key in ("audit", "refusal_style", "timeout_ms"):
+            if key in own and key not in self._from_environ and not self._stricter(key, own[key]):
+                setattr(server, key, own[key])
+        server.env_allowlist = own.get("env_allowlist")
+        server.secret_bindings = own.get("secret_bindings", [])
+        if "SUB_SECRET_BINDINGS" in self._environ:
+            from subluminal.host.bindings import bindings_from_environ
+
+            from_environ = bindings_from_environ(self._environ, name)
+            if from_environ is not None:
+                server.secret_bindings = from_environ
+        return server
+
+    def server_names(self) -> list[str]:
+        return list(self._servers)
+
+    def other_bindings(self, name: str) -> list[Binding]:
+        """The bindings of every server but this one: their secrets are not for its eyes."""
+        return [b for server, own in self._servers.items() if server != name for b in own.get("secret_bindings", ())]
+
+    def _stricter(self, key: str, value: object) -> bool:
+        """A project's write-ahead audit is not undone by the user's settings for a server."""
+        return key == "audit" and self.audit == "before" and value == "after"
+
+
+def load_config(environ: Mapping[str, str], cwd: str | None = None) -> Config:
+    """Raises `ConfigError` for the user's own file or environment; a project's faults become warnings."""
+    config = Config(environ)
+    path = config_path(environ)
+    user = _read(path)
+    if user is not None:
+        _apply_user(config, user, path)
+        _check_permissions(config, path)
+    project = project_path(cwd or _working_directory(), path)
+    if project is not None:
+        _apply_project(config, project)
+    _apply_environ(config, environ)
+    return config
+
+
+def config_path(environ: Mapping[str, str]) -> str:
+    home = environ.get("SUB_HOME")
+    if not home:
+        home = os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".subluminal")
+    return os.path.join(home, "config.toml")
+
+
+def project_path(cwd: str | None, user_path: str) -> str | None:
+    """The nearest `.subluminal/config.toml`, not above the repository's root and not the user's own."""
+    directory = cwd
+    while directory:
+        candidate = os.path.join(directory, ".subluminal", "config.toml")
+        if os.path.isfile(candidate):
+            return None if os.path.realpath(candidate) == os.path.realpath(user_path) else candidate
+        parent = os.path.dirname(directory)
+        if parent == directory or os.path.exists(os.path.join(directory, ".git")):
+            return None
+        directory = parent
+    return None
+
+
+def _working_directory() -> str | None:
+    try:
+        return os.getcwd()
+    except OSError:
+        return None
+
+
+def _read(path: str) -> dict[str, Any] | None:
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+    import tomllib
+
+    try:
+        return tomllib.loads(data.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not UTF-8 text") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from None
+
+
+def _apply_user(config: Config, document: dict[str, Any], path: str) -> None:
+    for section, table in document.items():
+        if section not in _SECTIONS:
+            raise _unknown(path, section, _SECTIONS)
+        if not isinstance(table, dict):
+            raise ConfigError(f"{path}: [{section}] must be a table")
+        if section == "redaction":
+            config.patterns += _patterns(table, path)
+        elif section == "servers":
+            for name, own in table.items():
+                config._servers[name] = _server(own, f"{path}: [servers.{name}]")
+        else:
+            for key, value in table.items():
+                setattr(config, key, _setting(section, key, value, f"{path}: [{section}]"))
+
+
+def _server(table: Any, where: str) -> dict[str, Any]:
+    if not isinstance(table, dict):
+        raise ConfigError(f"{where} must be a table")
+    own: dict[str, Any] = {}
+    for key, value in table.items():
+        if key == "secret_bindings":
+            from subluminal.host.bindings import parse_bindings
+
+            own[key] = parse_bindings(value, where)
+        elif key == "env_allowlist":
+            if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
+                raise ConfigError(f"{where}: env_allowlist must be a list of names")
+            own[key] = tuple(value)
+        else:
+            own[key] = _setting("servers", key, value, where)
+    return own
+
+
+def _setting(section: str, key: str, value: Any, where: str) -> int | str:
+    if key in _NUMBERS[section]:
+        least, most = _NUMBERS[section][key]
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise ConfigError(f"{where}: {key} must be a whole number from {least} to {most}, not {value!r}")
+        return value
+    if key in _WORDS[section]:
+        words = _WORDS[section][key]
+        if value not in words:
+            raise ConfigError(f"{where}: {key} must be {' or '.join(map(repr, words))}, not {value!r}")
+        return str(value)
+    known = [*_NUMBERS[section], *_WORDS[section], *(_SERVER_LISTS if section == "servers" else ())]
+    raise _unknown(where, key, known)
+
+
+def _patterns(table: dict[str, Any], where: str) -> list[tuple[str, str]]:
+    for key in table:
+        if key != "patterns":
+            raise _unknown(f"{where}: [redaction]", key, ("patterns",))
+    entries = table.get("patterns", [])
+    hint = 'For example: patterns = [{ name = "badge", regex = "EMP-[0-9]{6}" }]'
+    if not isinstance(entries, list):
+        raise ConfigError(f"{where}: [redaction] patterns must be a list", hint=hint)
+    patterns = []
+    for entry in entries:
+        if not isinstance(entry, dict) or set(entry) != {"name", "regex"}:
+            raise ConfigError(f"{where}: each redaction pattern needs name and regex", hint=hint)
+        if not isinstance(entry["name"], str) or not isinstance(entry["regex"], str):
+            raise ConfigError(f"{where}: name and regex of a redaction pattern are text", hint=hint)
+        from subluminal.core.redact import check_pattern
+
+        patterns.append(check_pattern(entry["name"], entry["regex"]))
+    return patterns
+
+
+def _apply_project(config: Config, path: str) -> None:
+    try:
+        document = _read(path) or {}
+        redaction = document.pop("redaction", {})
+        if not isinstance(redaction, dict):
+            raise ConfigError(f"{path}: [redaction] must be a table")
+        config.patterns += _patterns(redaction, path)
+    except ConfigError as error:
+        config.warnings.append(f"{error}; the project's settings were left out")
+        return
+    shim = document.pop("shim", {})
+    left_out = [f"[{section}]" for section in document]
+    for key, value in shim.items() if isinstance(shim, dict) else ():
+        try:
+            setting = _setting("shim", key, value, path)
+        except ConfigError as error:
+            config.warnings.append(str(error))
+            continue
+        if _tightens(config, key, setting):
+            setattr(config, key, setting)
+        elif setting != getattr(config, key):
+            left_out.append(key)
+    if left_out:
+        config.warnings.append(
+            f"{path}: a project may only make settings stricter; left out: {', '.join(sorted(left_out))}"
+        )
+
+
+def _tightens(config: Config, key: str, value: int | str) -> bool:
+    if key == "audit":
+        return value == "before"
+    if key == "max_preview_bytes":
+        return int(value) <= config.max_preview_bytes
+    if key == "timeout_ms":
+        return int(value) > 0 and (not config.timeout_ms or int(value) <= config.timeout_ms)
+    return False
+
+
+def _apply_environ(config: Config, environ: Mapping[str, str]) -> None:
+    for section in ("shim", "ledger"):
+        for key in (*_NUMBERS[section], *_WORDS[section]):
+            name = "SUB_" + key.upper()
+            text = environ.get(name)
+            if not text:
+                continue
+            value: int | str = int(text) if text.isascii() and text.isdigit() else text
+            setattr(config, key, _setting(section, key, value, name))
+            config._from_environ.add(key)
+
+
+def _check_permissions(config: Config, path: str) -> None:
+    """Whoever can write this file decides which server gets which secret."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return
+    if status.st_mode & 0o022:
+        config.warnings.append(f"{path} can be changed by other users; run: chmod 600 {path}")
+    if status.st_uid not in (0, os.geteuid()):
+        config.warnings.append(f"{path} belongs to another user")
+
+
+def _unknown(where: str, key: str, known: tuple[str, ...] | list[str]) -> ConfigError:
+    import difflib
+
+    near = difflib.get_close_matches(key, known, 1)
+    hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(known)}."
+    return ConfigError(f"{where} has an unknown key {key!r}", hint=hint)
