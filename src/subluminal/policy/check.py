@@ -56,6 +56,7 @@ class Checker:
         self.findings: list[Finding] = []
         self.rule_id: str | None = None
         self.whole = whole
+        self.sound_rules: set[int] = set()
 
     def report(self, node: Node, code: str, message: str, fix: str) -> None:
         self.findings.append(Finding(ERROR, code, message, fix, self.filename, node.line, node.column, self.rule_id))
@@ -176,7 +177,10 @@ class Checker:
         rule_id = node.get("rule_id") if isinstance(node, Mapping) else None
         self.rule_id = str(rule_id.value) if isinstance(rule_id, Scalar) and rule_id.value is not None else None
         whole, self.whole = self.whole, "the rule"
+        before = len(self.findings)
         self.check(node, expected, "")
+        if len(self.findings) == before:
+            self.sound_rules.add(id(node))
         self.rule_id, self.whole = None, whole
 
     def check_dict(self, node: Node, expected: inspect.DictType, name: str) -> None:

@@ -10,9 +10,9 @@ from hashlib import sha256
 from typing import Any
 
 from subluminal.contracts.canonical import canonical_bytes
-from subluminal.contracts.policy import SNAPSHOT_FORMAT, expand_hours
+from subluminal.contracts.policy import SNAPSHOT_FORMAT
+from subluminal.policy.cover import normal_match
 from subluminal.policy.load import checked_bundle
-from subluminal.policy.patterns import normal_globs
 
 
 def compile_bundle(source: bytes, filename: str) -> dict[str, Any]:
@@ -22,7 +22,7 @@ def compile_bundle(source: bytes, filename: str) -> dict[str, Any]:
 
 def snapshot_of(bundle: dict[str, Any]) -> dict[str, Any]:
     """The snapshot of a bundle that `load` has checked."""
-    snapshot = {"snapshot_format": SNAPSHOT_FORMAT, **bundle, "rules": [_compiled_rule(r) for r in bundle["rules"]]}
+    snapshot = {"snapshot_format": SNAPSHOT_FORMAT, **bundle, "rules": _normal(bundle["rules"])}
     snapshot["policy_hash"] = sha256(snapshot_bytes(snapshot)).hexdigest()
     return snapshot
 
@@ -32,11 +32,5 @@ def snapshot_bytes(snapshot: dict[str, Any]) -> bytes:
     return canonical_bytes({key: value for key, value in snapshot.items() if key != "policy_hash"})
 
 
-def _compiled_rule(rule: dict[str, Any]) -> dict[str, Any]:
-    match = dict(rule["match"])
-    for field in ("server_name", "tool_name"):
-        if "glob" in match.get(field, {}):
-            match[field] = {**match[field], "glob": normal_globs(match[field]["glob"])}
-    if "utc_hours" in match.get("time", {}):
-        match["time"] = {**match["time"], "utc_hours": expand_hours(match["time"]["utc_hours"])}
-    return {**rule, "match": match}
+def _normal(rules: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**rule, "match": normal_match(rule["match"])} for rule in rules]

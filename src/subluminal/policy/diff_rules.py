@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from subluminal.policy.change import LOOSENS, NEUTRAL, TIGHTENS, UNCLEAR, Change, opposite, worst
-from subluminal.policy.lint import match_covers
-from subluminal.policy.patterns import names_overlap
+from subluminal.policy.cover import match_covers, may_overlap
 
 Rule = dict[str, Any]
 
@@ -54,10 +55,9 @@ def _presence(rule: Rule, rules: list[Rule]) -> tuple[str, str]:
         return TIGHTENS, "it refuses calls"
     below = rules[_index(rule, rules) + 1 :]
     if rule["kind"] == "allow":
-        shadowed = [r["rule_id"] for r in below if r["enabled"] and r["kind"] == "deny" and _may_overlap(rule, r)]
-        return (
-            (LOOSENS, f"it overrides deny {shadowed[0]}") if shadowed else (NEUTRAL, "no deny below it is overridden")
-        )
+        denies = [r for r in below if r["enabled"] and r["kind"] == "deny"]
+        hidden = [r["rule_id"] for r in denies if may_overlap(rule["match"], r["match"])]
+        return (LOOSENS, f"it overrides deny {hidden[0]}") if hidden else (NEUTRAL, "it overrides no deny")
     classes = set(rule["effect"]["tag"]["add_risk_class"])
     users = [r for r in below if r["enabled"] and classes & set(r["match"].get("risk_class", []))]
     if not users:
@@ -106,7 +106,7 @@ def _asleep(change: Change) -> Change:
 
 def _changed_match(was: Rule, now: Rule, rules: list[Rule]) -> list[Change]:
     old, new = was["match"], now["match"]
-    if old == new:
+    if _same(old, new):
         return []
     wider, narrower = match_covers(new, old), match_covers(old, new)
     if wider and narrower:
@@ -138,7 +138,7 @@ def _changed_effect(was: Rule, now: Rule, rules: list[Rule]) -> list[Change]:
     changes = []
     for field in sorted(before.keys() | after.keys()):
         old, new = before.get(field), after.get(field)
-        if old != new:
+        if not _same(old, new):
             direction, summary = _effect_field(field, old, new, now, rules)
             changes.append(Change(direction, "changed", now["rule_id"], prefix + field, old, new, summary))
     return changes
@@ -194,7 +194,7 @@ def _crossing(rule: Rule, other: Rule, below: bool) -> tuple[str, str]:
     upper, lower = (other, rule) if below else (rule, other)
     if not (rule["enabled"] and other["enabled"]):
         return NEUTRAL, ""
-    if {upper["kind"], lower["kind"]} == {"allow", "deny"} and _may_overlap(upper, lower):
+    if {upper["kind"], lower["kind"]} == {"allow", "deny"} and may_overlap(upper["match"], lower["match"]):
         direction = LOOSENS if upper["kind"] == "allow" else TIGHTENS
         return direction, f"{upper['kind']} {upper['rule_id']} now decides before {lower['kind']} {lower['rule_id']}"
     for tag, user, tag_first in ((upper, lower, True), (lower, upper, False)):
@@ -229,8 +229,9 @@ def _longest_increasing(values: list[int]) -> set[int]:
     return kept
 
 
-def _may_overlap(a: Rule, b: Rule) -> bool:
-    return all(names_overlap(a["match"].get(field), b["match"].get(field)) for field in ("server_name", "tool_name"))
+def _same(old: Any, new: Any) -> bool:
+    """Equal as JSON: to Python `true` equals `1`."""
+    return msgspec.json.encode(old, order="sorted") == msgspec.json.encode(new, order="sorted")
 
 
 def _index(rule: Rule, rules: list[Rule]) -> int:

@@ -9,15 +9,22 @@ from __future__ import annotations
 from typing import Any
 
 from subluminal.contracts.vocabulary import RISK_CLASSES
+from subluminal.policy.cover import match_covers, normal_match
 from subluminal.policy.document import Mapping, Node, Scalar, Sequence
 from subluminal.policy.findings import Finding, nearest, shown
 from subluminal.policy.lint_effects import EFFECTS
 from subluminal.policy.linter import Linter
-from subluminal.policy.patterns import name_covers, normal_globs, regex_fault
+from subluminal.policy.patterns import regex_fault
+
+# Rules are compared in pairs; beyond about 1,400 access rules the rest is not searched for unreachable ones.
+MAX_COMPARED = 1_000_000
 
 
-def lint(rules: dict[int, dict[str, Any]], root: Node, filename: str) -> list[Finding]:
-    """`rules` by their place in the document; those without the right shape are left out, the others still judged."""
+def lint(rules: dict[int, dict[str, Any]], root: Node, filename: str, *, advise: bool) -> list[Finding]:
+    """`rules` by their place in the document; those without the right shape are left out, the others still judged.
+
+    Without `advise`, comparisons between rules that can only give warnings are left out.
+    """
     linter = Linter(filename, root)
     _duplicate_ids(root, linter)
     for index, rule in rules.items():
@@ -26,8 +33,9 @@ def lint(rules: dict[int, dict[str, Any]], root: Node, filename: str) -> list[Fi
         effect_check = EFFECTS.get(rule["kind"])
         if effect_check:
             effect_check(rule["effect"][rule["kind"]], linter)
-    _unreachable(rules, linter)
-    _unknown_risk_classes(rules, linter)
+    if advise:
+        _unreachable(rules, linter)
+        _unknown_risk_classes(rules, linter)
     return linter.findings
 
 
@@ -93,23 +101,26 @@ def _check_args(args: dict[str, Any], linter: Linter) -> None:
 
 def _unreachable(rules: dict[int, dict[str, Any]], linter: Linter) -> None:
     """Access stops at the first match: an allow or deny below a wider one is never asked."""
-    earlier: list[tuple[int, dict[str, Any]]] = []
+    earlier: list[tuple[int, dict[str, Any], dict[str, Any]]] = []
     last_tag = -1
+    compared = 0
     for index, rule in rules.items():
-        if not rule["enabled"]:
-            continue
-        if rule["kind"] == "tag":
+        if rule["kind"] == "tag" and rule["enabled"]:
             last_tag = index
-        if rule["kind"] not in ("allow", "deny"):
+        if rule["kind"] not in ("allow", "deny") or not rule["enabled"]:
             continue
-        for above, wide in earlier:
+        match = normal_match(rule["match"])
+        compared += len(earlier)
+        if compared > MAX_COMPARED:
+            return
+        for above, wide, wide_match in earlier:
             # A tag in between may give the call a class it did not have when `wide` was asked.
-            if ("risk_class" not in wide["match"] or last_tag < above) and match_covers(wide["match"], rule["match"]):
+            if ("risk_class" not in wide_match or last_tag < above) and match_covers(wide_match, match):
                 linter.base, linter.rule_id = ("rules", index), rule["rule_id"]
                 linter.warn(("rule_id",), "unreachable", *_unreachable_words(rule, wide))
                 break
         else:
-            earlier.append((index, rule))
+            earlier.append((index, rule, match))
 
 
 def _unreachable_words(rule: dict[str, Any], wide: dict[str, Any]) -> tuple[str, str]:
@@ -120,25 +131,6 @@ def _unreachable_words(rule: dict[str, Any], wide: dict[str, Any]) -> tuple[str,
         f"this {rule['kind']} never takes effect: {wide['kind']} rule {above} above matches all that it matches",
         f"move it above {above}, or narrow {above}",
     )
-
-
-def match_covers(wide: dict[str, Any], narrow: dict[str, Any]) -> bool:
-    """Whether every call that `narrow` matches is matched by `wide`; False when it cannot be told."""
-    if not all(name_covers(_names(wide, field), _names(narrow, field)) for field in ("server_name", "tool_name")):
-        return False
-    if "risk_class" in wide and not ("risk_class" in narrow and set(narrow["risk_class"]) <= set(wide["risk_class"])):
-        return False
-    if wide.get("args") and wide["args"] != narrow.get("args"):
-        return False
-    wide_hours, narrow_hours = wide.get("time", {}).get("utc_hours"), narrow.get("time", {}).get("utc_hours")
-    return wide_hours is None or set(narrow_hours if narrow_hours is not None else range(24)) <= set(wide_hours)
-
-
-def _names(match: dict[str, Any], field: str) -> dict[str, list[str]] | None:
-    names = match.get(field)
-    if names is None:
-        return None
-    return {"glob": normal_globs(names.get("glob", [])), "regex": names.get("regex", [])}
 
 
 def _unknown_risk_classes(rules: dict[int, dict[str, Any]], linter: Linter) -> None:

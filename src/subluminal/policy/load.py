@@ -26,8 +26,8 @@ class Loaded(NamedTuple):
     findings: list[Finding]
 
 
-def load_bundle(source: bytes, filename: str) -> Loaded:
-    """Read and check a bundle; never raises for what is in it."""
+def load_bundle(source: bytes, filename: str, *, advise: bool = True) -> Loaded:
+    """Read and check a bundle; never raises for what is in it. Without `advise`, some warnings are not looked for."""
     try:
         root = parse_document(source, filename)
     except DocumentError as error:
@@ -36,8 +36,8 @@ def load_bundle(source: bytes, filename: str) -> Loaded:
     expected = _bundle_type()
     checker = Checker(filename)
     checker.check(root, expected, "")
-    findings = checker.findings + lint(_sound_rules(root, expected, filename), root, filename)
-    if not filename.lower().endswith(".json"):
+    findings = checker.findings + lint(_sound_rules(root, expected, checker), root, filename, advise=advise)
+    if advise and not filename.lower().endswith(".json"):
         from subluminal.policy.yaml_document import yaml_traps
 
         findings += yaml_traps(root, filename)
@@ -50,7 +50,7 @@ def load_bundle(source: bytes, filename: str) -> Loaded:
 
 def checked_bundle(source: bytes, filename: str) -> dict[str, Any]:
     """The bundle, or InvalidPolicy with all findings."""
-    loaded = load_bundle(source, filename)
+    loaded = load_bundle(source, filename, advise=False)
     if loaded.bundle is None or has_errors(loaded.findings):
         raise InvalidPolicy(loaded.findings)
     return loaded.bundle
@@ -62,18 +62,16 @@ def _bundle_type() -> inspect.StructType:
     return expected
 
 
-def _sound_rules(root: Node, expected: inspect.StructType, filename: str) -> dict[int, dict[str, Any]]:
+def _sound_rules(root: Node, expected: inspect.StructType, checker: Checker) -> dict[int, dict[str, Any]]:
     rules = root.get("rules") if isinstance(root, Mapping) else None
     rule_type = next(field.type for field in expected.fields if field.name == "rules")
     if not isinstance(rules, Sequence) or not isinstance(rule_type, inspect.ListType):
         return {}
-    sound = {}
-    for index, node in enumerate(rules.items):
-        checker = Checker(filename)
-        checker.check(node, rule_type.item_type, "")
-        if not checker.findings:
-            sound[index] = expanded(node, rule_type.item_type)
-    return sound
+    return {
+        index: expanded(node, rule_type.item_type)
+        for index, node in enumerate(rules.items)
+        if id(node) in checker.sound_rules
+    }
 
 
 def _ordered(findings: list[Finding]) -> list[Finding]:

@@ -8,6 +8,7 @@ refused by name.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 import re2
 
@@ -66,6 +67,8 @@ def glob_covers(wide: str, narrow: str) -> bool:
     `wide` is matched against the tokens of `narrow`, among which `*` can only be taken by `*`, and `?` or a set only
     by `*`, `?` or the same set.
     """
+    if not narrow.startswith(_head(wide)):
+        return False
     text = _tokens(narrow)
     reachable = {0}
     for token in _tokens(wide):
@@ -80,6 +83,13 @@ def glob_covers(wide: str, narrow: str) -> bool:
     return len(text) in reachable
 
 
+@lru_cache(maxsize=10_000)
+def _head(glob: str) -> str:
+    """The fixed text a glob starts with."""
+    return re.split(r"[*?\[]", glob, maxsplit=1)[0]
+
+
+@lru_cache(maxsize=10_000)
 def _tokens(glob: str) -> list[str]:
     """Stars, question marks, whole `[...]` sets, and single characters; an unclosed bracket is a character."""
     tokens = []
