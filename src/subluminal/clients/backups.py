@@ -27,7 +27,13 @@ class WrappedEntry(msgspec.Struct, frozen=True):
     added_env_vars: list[str]
 
 
+# Where an entry stands: the keys that lead to its table, its name, and which of several of that name it is.
+EntryKey = tuple[tuple[str, ...], str, int]
+
+
 class Record(msgspec.Struct):
+    """`routed_before` are entries that were routed already when no import of ours was in force: the user's own."""
+
     id: str
     client: str
     scope: str
@@ -40,6 +46,7 @@ class Record(msgspec.Struct):
     mode: int
     sub: str
     wrapped: list[WrappedEntry]
+    routed_before: list[EntryKey] = []
     restored_at: str | None = None
 
 
@@ -62,12 +69,13 @@ def new_id(client: str) -> str:
 
 def save(record: Record, original: bytes) -> None:
     """Both files are on disk before the caller touches the user's file."""
-    paths.ensure_private_dir(paths.sub_home())
-    paths.ensure_private_dir(directory())
     try:
+        paths.ensure_private_dir(paths.sub_home())
+        paths.ensure_private_dir(directory())
         _write_new(_path(record.id, "original"), original)
         _write_new(_path(record.id, "json"), msgspec.json.format(msgspec.json.encode(record)) + b"\n")
     except OSError as error:
+        discard(record)
         raise ClientConfigError(
             f"no backup could be written to {directory()}: {error.strerror}; nothing was changed"
         ) from None
@@ -78,7 +86,7 @@ def discard(record: Record) -> None:
     for kind in ("json", "original"):
         try:
             os.unlink(_path(record.id, kind))
-        except FileNotFoundError:
+        except OSError:
             pass
 
 
@@ -103,6 +111,11 @@ def records() -> list[Record]:
         except (OSError, msgspec.DecodeError):
             continue
     return sorted(found, key=lambda record: record.id)
+
+
+def history(client: str, real_path: str) -> list[Record]:
+    """The imports of one file, oldest first."""
+    return [record for record in records() if record.client == client and record.real_path == real_path]
 
 
 def original(record: Record) -> bytes | None:

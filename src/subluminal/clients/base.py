@@ -123,17 +123,32 @@ def reach(node: Node, keys: tuple[str, ...]) -> Iterator[Node]:
 
 
 class Client:
-    """`word` is its word in events (Contract A); `passed_variables` must be listed for its servers to see them."""
+    """`paths` lead to its tables of servers ("*": any key); `word` is its word in events (Contract A).
 
-    __slots__ = ("array_command", "dialect", "env_key", "files", "name", "passed_variables", "tables", "title", "word")
+    `passed_variables` must be listed in an entry for its server to see them.
+    """
+
+    __slots__ = (
+        "array_command",
+        "dialect",
+        "env_key",
+        "files",
+        "name",
+        "passed_variables",
+        "paths",
+        "tables",
+        "title",
+        "word",
+    )
 
     def __init__(
         self,
         name: str,
         title: str,
         files: Callable[[Place], list[ConfigFile]],
-        tables: Callable[[Document, str], Iterator[Servers]],
+        paths: tuple[tuple[str, ...], ...],
         *,
+        tables: Callable[[Document, str], Iterator[Servers]] | None = None,
         word: str = "custom",
         dialect: str = "jsonc",
         env_key: str = "env",
@@ -143,12 +158,16 @@ class Client:
         self.name = name
         self.title = title
         self.files = files
-        self.tables = tables
+        self.paths = paths
+        self.tables = tables or below(*paths[0])
         self.word = word
         self.dialect = dialect
         self.env_key = env_key
         self.array_command = array_command
         self.passed_variables = passed_variables
+
+    def read(self, text: str) -> Document:
+        return Document(text, self.dialect, self.paths)
 
     def find(self, place: Place) -> list[ConfigFile]:
         """Its files, each path once: in the home directory a project's file can be the user's own."""

@@ -37,7 +37,15 @@ def _desktop_files(place: Place) -> list[ConfigFile]:
     return [ConfigFile(place.in_app_data("Claude", "claude_desktop_config.json"), "user")]
 
 
-CLAUDE = Client("claude", "Claude Code", _files, _tables, word="claude", dialect="json")
+CLAUDE = Client(
+    "claude",
+    "Claude Code",
+    _files,
+    (("mcpServers",), ("projects", "*", "mcpServers")),
+    tables=_tables,
+    word="claude",
+    dialect="json",
+)
 CLAUDE_DESKTOP = Client(
-    "claude-desktop", "Claude Desktop", _desktop_files, below("mcpServers"), word="claude", dialect="json"
+    "claude-desktop", "Claude Desktop", _desktop_files, (("mcpServers",),), word="claude", dialect="json"
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from subluminal.clients.base import Client, ConfigFile, Place, below
+from subluminal.clients.base import Client, ConfigFile, Place
 
 PASSED_VARIABLES = (
     "SUB_RUN_ID",
@@ -36,7 +36,7 @@ CODEX = Client(
     "codex",
     "Codex",
     _files,
-    below("mcp_servers"),
+    (("mcp_servers",),),
     word="codex",
     dialect="toml",
     passed_variables=PASSED_VARIABLES,

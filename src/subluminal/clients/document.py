@@ -14,14 +14,14 @@ from subluminal.clients.spans import Edit, Member, Node, SyntaxProblem, problem_
 
 
 class Document:
-    """`dialect` is "json" (plain JSON only), "jsonc" or "toml"."""
+    """`dialect` is "json" (plain JSON only), "jsonc" or "toml"; `paths` as for `jsonc.read`."""
 
     __slots__ = ("dialect", "root", "text")
 
-    def __init__(self, text: str, dialect: str) -> None:
+    def __init__(self, text: str, dialect: str, paths: jsonc.Paths | None = None) -> None:
         self.text = text
         self.dialect = dialect
-        self.root = _read(text, dialect)
+        self.root = _read(text, dialect, paths)
 
     def raw(self, node: Node) -> str:
         return self.text[node.start : node.end]
@@ -135,10 +135,10 @@ class Document:
         return "\n"
 
 
-def _read(text: str, dialect: str) -> Node:
+def _read(text: str, dialect: str, paths: jsonc.Paths | None) -> Node:
     if dialect == "toml":
         return toml_spans.read(text)
-    reading = jsonc.read(text)
+    reading = jsonc.read(text, paths)
     if dialect == "json" and reading.liberty is not None:
         raise problem_at(text, reading.liberty, "a comment or trailing comma; this client reads plain JSON only")
     if reading.root.kind != "table":

@@ -43,21 +43,25 @@ def read(path: str) -> Snapshot | None:
         real = os.path.realpath(path, strict=True)
         if not stat.S_ISREG(os.lstat(real).st_mode):
             raise _not_regular(path)
-        fd = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        data, status = _read_regular(path, real)
     except (FileNotFoundError, NotADirectoryError):
         if os.path.islink(path):
             raise ClientConfigError(f"{path}: a symbolic link to a file that does not exist") from None
         return None
     except OSError as error:
         raise ClientConfigError(f"{path}: cannot be read: {_reason(error)}") from None
-    with open(fd, "rb") as file:
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode):
-            raise _not_regular(path)
-        data = file.read(MAX_CONFIG_BYTES + 1)
     if len(data) > MAX_CONFIG_BYTES:
         raise ClientConfigError(f"{path}: larger than {MAX_CONFIG_BYTES // 2**20} MiB; not a client's configuration")
     return Snapshot(path, real, data, status)
+
+
+def _read_regular(path: str, real: str) -> tuple[bytes, os.stat_result]:
+    """Looks again after opening: what was a file a moment ago may be a FIFO by now."""
+    with open(os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise _not_regular(path)
+        return file.read(MAX_CONFIG_BYTES + 1), status
 
 
 def _not_regular(path: str) -> ClientConfigError:

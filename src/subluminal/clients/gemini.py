@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from subluminal.clients.base import Client, ConfigFile, Place, below
+from subluminal.clients.base import Client, ConfigFile, Place
 
 
 def _files(place: Place) -> list[ConfigFile]:
@@ -12,4 +12,4 @@ def _files(place: Place) -> list[ConfigFile]:
     ]
 
 
-GEMINI = Client("gemini", "Gemini CLI", _files, below("mcpServers"))
+GEMINI = Client("gemini", "Gemini CLI", _files, (("mcpServers",),))

@@ -39,7 +39,7 @@ def load(client: Client, path: str) -> tuple[files.Snapshot, Document] | None:
     if snapshot is None:
         return None
     try:
-        return snapshot, Document(decode(snapshot.data), client.dialect)
+        return snapshot, client.read(decode(snapshot.data))
     except SyntaxProblem as error:
         error.args = (f"{path}: {error}",)
         error.hint = error.hint or "The file was left as it is. Mend that line and run the command again."
@@ -83,13 +83,13 @@ def _import(
     if not plan.edits:
         return report
     files.check_writable(snapshot, foreign=foreign)
-    after = Document(apply(document.text, plan.edits), client.dialect)
+    after = client.read(apply(document.text, plan.edits))
     wrapping.check(client, file.scope, document, after, plan.touched)
     report.status = "changed"
     if dry_run:
-        report.diff = masked_diff(file.path, document, after)
+        report.diff = masked_diff(file.path, client.dialect, document.text, after.text)
     else:
-        report.backup = _replace(client, file, snapshot, after.text.encode(), sub, plan.wrapped)
+        report.backup = _replace(plan, file, snapshot, after.text.encode())
     return report
 
 
@@ -103,6 +103,7 @@ class _Plan:
         self.report = report
         self.edits: list[Edit] = []
         self.wrapped: list[backups.WrappedEntry] = []
+        self.routed: list[backups.EntryKey] = []
         self.touched: set[Any] = set()
 
     def consider(self, entry: Entry) -> None:
@@ -112,6 +113,8 @@ class _Plan:
 
     def _treat(self, entry: Entry) -> tuple[str, str | None]:
         found = wrapping.recognise(entry)
+        if found is not None:
+            self.routed.append(entry.key)
         if found is not None and found.cut is None:
             return "already", "routed by hand without `--`; left as it is"
         if found is None and entry.node.kind == "table" and wrapping.is_http(entry):
@@ -147,14 +150,9 @@ def literals_of(entry: Entry) -> list[Literal]:
     return [Literal(entry.name, variable) for variable in variables]
 
 
-def _replace(
-    client: Client,
-    file: ConfigFile,
-    snapshot: files.Snapshot,
-    data: bytes,
-    sub: str,
-    wrapped: list[backups.WrappedEntry],
-) -> str:
+def _replace(plan: _Plan, file: ConfigFile, snapshot: files.Snapshot, data: bytes) -> str:
+    client = plan.client
+    in_force = any(record.restored_at is None for record in backups.history(client.name, snapshot.real))
     record = backups.Record(
         id=backups.new_id(client.name),
         client=client.name,
@@ -166,8 +164,9 @@ def _replace(
         written_sha256=backups.digest(data),
         size=len(snapshot.data),
         mode=snapshot.stat.st_mode & 0o7777,
-        sub=sub,
-        wrapped=wrapped,
+        sub=plan.sub,
+        wrapped=plan.wrapped,
+        routed_before=[] if in_force else plan.routed,
     )
     backups.save(record, snapshot.data)
     try:

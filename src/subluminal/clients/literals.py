@@ -34,9 +34,9 @@ def looks_secret(name: str, value: str) -> bool:
     return bool(_NAME.search(name)) and len(value) >= 6 and not plain_words
 
 
-def masked_diff(path: str, before: Document, after: Document) -> str:
-    """A unified diff in which nothing that looks like a secret can be read."""
-    old, new = (_masked(document).splitlines(keepends=True) for document in (before, after))
+def masked_diff(path: str, dialect: str, before: str, after: str) -> str:
+    """A unified diff in which nothing that looks like a secret can be read, wherever in the file it stands."""
+    old, new = (_masked(Document(text, dialect)).splitlines(keepends=True) for text in (before, after))
     lines = difflib.unified_diff(old, new, path, path)
     return "".join(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in lines)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from subluminal.clients.base import Client, ConfigFile, Place, below
+from subluminal.clients.base import Client, ConfigFile, Place
 
 _NAMES = ("opencode.json", "opencode.jsonc")
 
@@ -16,4 +16,4 @@ def _files(place: Place) -> list[ConfigFile]:
     ]
 
 
-OPENCODE = Client("opencode", "opencode", _files, below("mcp"), env_key="environment", array_command=True)
+OPENCODE = Client("opencode", "opencode", _files, (("mcp",),), env_key="environment", array_command=True)

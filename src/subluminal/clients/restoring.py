@@ -11,7 +11,7 @@ from typing import Any
 
 from subluminal.clients import backups, files, wrapping
 from subluminal.clients.base import Client, ConfigFile, Place
-from subluminal.clients.document import Document, decode
+from subluminal.clients.document import decode
 from subluminal.clients.importing import Choice, describe, load, refusal
 from subluminal.clients.literals import masked_diff
 from subluminal.clients.report import FileReport
@@ -54,11 +54,11 @@ def _restore(
     client: Client, file: ConfigFile, choice: Choice, snapshot: files.Snapshot, *, dry_run: bool, foreign: bool
 ) -> FileReport:
     report = FileReport(client.name, file.path, file.scope, "unchanged")
-    history = [r for r in backups.records() if r.real_path == snapshot.real and r.client == client.name]
+    history = backups.history(client.name, snapshot.real)
     partial = bool(choice.servers or choice.scopes)
     data, used = (snapshot.data, []) if partial else _rewind(snapshot.data, history)
-    active = [r for r in history if r.restored_at is None and r not in used]
-    data, exact = _unwrap_rest(client, file, choice, data, active, bool(used), report)
+    in_force = [record for record in history if record.restored_at is None]
+    data, exact = _unwrap_rest(client, file, choice, data, in_force, report)
     if data == snapshot.data:
         return report
     files.check_writable(snapshot, foreign=foreign)
@@ -71,9 +71,8 @@ def _restore(
         return report
     files.replace(snapshot, data)
     if not partial:
-        for record in history:
-            if record.restored_at is None:
-                backups.mark_restored(record)
+        for record in in_force:
+            backups.mark_restored(record)
     return report
 
 
@@ -98,26 +97,24 @@ def _unwrap_rest(
     file: ConfigFile,
     choice: Choice,
     data: bytes,
-    active: list[backups.Record],
-    rewound: bool,
+    in_force: list[backups.Record],
     report: FileReport,
 ) -> tuple[bytes, bool]:
     """Unwrap what is still routed; the flag says that nothing was (the bytes are an original as it was)."""
     try:
-        document = Document(decode(data), client.dialect)
+        document = client.read(decode(data))
     except ClientConfigError:
-        if rewound:
-            return data, True
         load(client, file.path)  # raises with the path and the line
         raise
-    known = {(tuple(w.location), w.name, w.occurrence): w for record in active for w in record.wrapped}
+    known = {(tuple(w.location), w.name, w.occurrence): w for record in in_force for w in record.wrapped}
+    own = {key for record in in_force for key in record.routed_before}
     edits: list[Edit] = []
     touched: set[Any] = set()
     for entry in client.entries(document, file.scope):
         found = wrapping.recognise(entry)
         if found is None or not choice.covers(entry):
             continue
-        if rewound and entry.key not in known:
+        if entry.key in own:
             report.servers.append(describe(entry, "kept", "was routed before the first import; restore again to undo"))
             continue
         if found.cut is None:
@@ -128,13 +125,13 @@ def _unwrap_rest(
         report.servers.append(describe(entry, "restored"))
     if not edits:
         return data, True
-    after = Document(apply(document.text, edits), client.dialect)
+    after = client.read(apply(document.text, edits))
     wrapping.check(client, file.scope, document, after, touched)
     return after.text.encode(), False
 
 
 def _name_the_restored(client: Client, file: ConfigFile, old: bytes, new: bytes, report: FileReport) -> None:
-    routed = [e for e in client.entries(Document(decode(old), client.dialect), file.scope) if wrapping.recognise(e)]
+    routed = [e for e in client.entries(client.read(decode(old)), file.scope) if wrapping.recognise(e)]
     kept = {(server.scope, server.project, server.name) for server in report.servers}
     for entry in routed:
         server = describe(entry, "restored")
@@ -143,4 +140,4 @@ def _name_the_restored(client: Client, file: ConfigFile, old: bytes, new: bytes,
 
 
 def _diff(client: Client, path: str, old: bytes, new: bytes) -> str:
-    return masked_diff(path, Document(decode(old), client.dialect), Document(decode(new), client.dialect))
+    return masked_diff(path, client.dialect, decode(old), decode(new))

@@ -97,7 +97,7 @@ def _settings(
 def _replaced(client: Client, document: Document, members: list[Member], value: str) -> str:
     edits = [Edit(m.node.start, m.node.end, document.literal(value)) for m in members]
     text = apply(document.text, edits)
-    after = Document(text, client.dialect)
+    after = client.read(text)
     unchanged = plain(document.root, document.text, frozenset(members))
     places = set()
     shift = 0

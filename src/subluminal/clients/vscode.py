@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from subluminal.clients.base import Client, ConfigFile, Place, below
+from subluminal.clients.base import Client, ConfigFile, Place
 
 
 def _files(place: Place) -> list[ConfigFile]:
@@ -12,4 +12,4 @@ def _files(place: Place) -> list[ConfigFile]:
     ]
 
 
-VSCODE = Client("vscode", "VS Code", _files, below("servers"))
+VSCODE = Client("vscode", "VS Code", _files, (("servers",),))

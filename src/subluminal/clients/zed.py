@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from subluminal.clients.base import Client, ConfigFile, Place, below
+from subluminal.clients.base import Client, ConfigFile, Place
 
 
 def _files(place: Place) -> list[ConfigFile]:
@@ -12,4 +12,4 @@ def _files(place: Place) -> list[ConfigFile]:
     ]
 
 
-ZED = Client("zed", "Zed", _files, below("context_servers"))
+ZED = Client("zed", "Zed", _files, (("context_servers",),))

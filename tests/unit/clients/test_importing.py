@@ -1,0 +1,158 @@
+"""What an import does to single entries, and what it says about them."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.client_files import SUB, ClientHome
+from subluminal.clients.importing import Choice
+from subluminal.clients.literals import looks_secret
+
+TOKEN = "ghp_ThisIsNotARealTokenAtAll0000000000"
+
+
+def servers(path: Path) -> Any:
+    return json.loads(path.read_bytes())["mcpServers"]
+
+
+def test_a_stdio_entry_is_started_by_the_shim_with_its_own_command_behind(home: ClientHome) -> None:
+    path = home.write("claude", '{"mcpServers": {"gh": {"command": "npx", "args": ["-y", "gh"], "env": {"A": "1"}}}}')
+    home.imported("claude")
+    args = ["shim", "--server-name", "gh", "--client", "claude", "--", "npx", "-y", "gh"]
+    assert servers(path) == {"gh": {"command": SUB, "args": args, "env": {"A": "1"}}}
+
+
+@pytest.mark.parametrize(
+    ("client", "word"),
+    [("claude", "claude"), ("claude-desktop", "claude"), ("gemini", "custom"), ("cursor", "custom")],
+)
+def test_the_client_is_named_in_the_words_of_the_contract(home: ClientHome, client: str, word: str) -> None:
+    path = home.write(client, '{"mcpServers": {"a": {"command": "x"}}}')
+    home.imported(client)
+    assert servers(path)["a"]["args"][3:5] == ["--client", word]
+
+
+@pytest.mark.parametrize("name", ["-x", "--", "--client", "a b", "a=b", "", "é", "😀", '"', "\\", "\n", "x" * 500])
+def test_odd_names_reach_the_shim_unchanged(home: ClientHome, name: str) -> None:
+    path = home.write("claude", json.dumps({"mcpServers": {name: {"command": "x", "args": ["--", "y"]}}}))
+    home.imported("claude")
+    args = servers(path)[name]["args"]
+    given = args[1].removeprefix("--server-name=") if name.startswith("-") else args[2]
+    assert given == name
+    assert args[-3:] == ["x", "--", "y"]
+    assert home.imported("claude").status == "unchanged"
+
+
+@pytest.mark.parametrize("name", ["nul\\u0000", "half\\ud800"])
+def test_a_name_no_process_can_be_given_is_skipped(home: ClientHome, name: str) -> None:
+    data = '{"mcpServers": {"NAME": {"command": "x"}}}'.replace("NAME", name)
+    path = home.write("claude", data)
+    (server,) = home.imported("claude").servers
+    assert server.status == "skipped"
+    assert path.read_text() == data
+
+
+def test_a_hostile_entry_cannot_pass_as_another_server(home: ClientHome) -> None:
+    """A repository may come with an entry that pretends to be routed already, under a harmless name."""
+    args = ["shim", "--server-name", "harmless", "--client", "claude", "--", "evil"]
+    path = home.write("claude", json.dumps({"mcpServers": {"fs": {"command": "/tmp/x/sub", "args": args}}}), "project")
+    (server,) = home.imported("claude", "project").servers
+    assert server.status == "updated"
+    assert servers(path)["fs"]["command"] == SUB
+    assert servers(path)["fs"]["args"][1:3] == ["--server-name", "fs"]
+
+
+def test_options_that_came_with_a_routed_entry_are_pointed_out(home: ClientHome) -> None:
+    args = ["shim", "--policy", "/tmp/lax.yaml", "--server-name", "fs", "--", "x"]
+    home.write("claude", json.dumps({"mcpServers": {"fs": {"command": SUB, "args": args}}}))
+    (server,) = home.imported("claude").servers
+    assert server.status == "already" and "--policy" in (server.detail or "")
+
+
+def test_only_the_chosen_servers_and_scopes_are_routed(home: ClientHome) -> None:
+    both = {"a": {"command": "x"}, "b": {"command": "y"}}
+    path = home.write("claude", json.dumps({"mcpServers": both, "projects": {"/p": {"mcpServers": both}}}))
+    home.choice = Choice(servers=["a"], scopes=["local"])
+    (server,) = home.imported("claude").servers
+    assert (server.name, server.scope, server.project) == ("a", "local", "/p")
+    value = json.loads(path.read_bytes())
+    assert value["mcpServers"] == both
+    assert value["projects"]["/p"]["mcpServers"]["a"]["command"] == SUB
+    assert value["projects"]["/p"]["mcpServers"]["b"] == both["b"]
+
+
+def test_entries_that_make_no_sense_are_named_with_the_reason(home: ClientHome) -> None:
+    home.write(
+        "claude", '{"mcpServers": {"a": {"command": 5}, "b": {"args": []},\n"c": {"command": "x", "command": "y"}}}'
+    )
+    details = {server.name: server.detail or "" for server in home.imported("claude").servers}
+    assert "not a string" in details["a"]
+    assert "no command" in details["b"]
+    assert "twice (line 2)" in details["c"]
+
+
+def test_literal_secrets_are_named_and_never_shown(home: ClientHome) -> None:
+    env = {"GITHUB_TOKEN": TOKEN, "LEVEL": "debug", "OTHER_TOKEN": "${OTHER_TOKEN}", "URL": "postgres://u:hunter22@h/d"}
+    secret = {"mcpServers": {"gh": {"command": "x", "env": env}}, "primaryApiKey": "sk-ant-0123456789abcdefgh"}
+    path = home.write("claude", json.dumps(secret))
+    report = home.imported("claude", dry_run=True)
+    assert [(found.server, found.variable) for found in report.literals] == [("gh", "GITHUB_TOKEN"), ("gh", "URL")]
+    shown = str(report)
+    assert SUB in shown
+    for value in (TOKEN, "hunter22", "sk-ant-0123456789abcdefgh"):
+        assert value not in shown
+    assert json.loads(path.read_bytes()) == secret
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "secret"),
+    [
+        ("API_KEY", "abcdef123456", True),
+        ("API_KEY", "${API_KEY}", False),
+        ("API_KEY", "$API_KEY", False),
+        ("API_KEY", "${input:key}", False),
+        ("API_KEY", "{env:API_KEY}", False),
+        ("API_KEY", "", False),
+        ("KEYBOARD", "qwertyuiop", False),
+        ("PATH", "/usr/bin:/bin", False),
+        ("TOKEN_FILE", "/run/secrets/token", False),
+        ("MAX_TOKENS", "4096000", False),
+        ("ANYTHING", TOKEN, True),
+        ("DATABASE_URL", "postgres://me:sesame@db/x", True),
+        ("DATABASE_URL", "postgres://db/x", False),
+    ],
+)
+def test_what_looks_like_a_secret(name: str, value: str, secret: bool) -> None:
+    assert looks_secret(name, value) is secret
+
+
+def test_a_dry_run_writes_nothing_at_all(home: ClientHome) -> None:
+    path = home.write("claude", '{"mcpServers": {"a": {"command": "x"}}}')
+    before = path.stat()
+    report = home.imported("claude", dry_run=True)
+    assert report.status == "changed" and report.backup is None
+    assert "+++" in (report.diff or "") and SUB in (report.diff or "")
+    assert path.stat().st_mtime_ns == before.st_mtime_ns and path.stat().st_ino == before.st_ino
+    assert not home.sub_home.exists()
+
+
+def test_a_file_of_five_megabytes_is_no_trouble(home: ClientHome) -> None:
+    history = [{"display": f'line {i} "quoted" \\ and é', "pasted": {}} for i in range(60_000)]
+    value = {
+        "projects": {"/p": {"history": history, "mcpServers": {"a": {"command": "x", "args": ["1"]}}}},
+        "mcpServers": {"b": {"command": "y"}},
+    }
+    original = json.dumps(value, indent=2).encode()
+    assert len(original) > 5_000_000
+    path = home.write("claude", original)
+    started = time.monotonic()
+    assert home.imported("claude").count("wrapped") == 2
+    assert home.imported("claude").status == "unchanged"
+    assert home.restored("claude").exact is True
+    assert path.read_bytes() == original
+    assert time.monotonic() - started < 30
