@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test check bench clean
+.PHONY: setup demo test test-clients check bench clean
 
 setup: $(STAMP)
 
@@ -18,6 +18,10 @@ $(STAMP): requirements/dev.txt pyproject.toml
 
 test: setup
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --tb=short -r fE --no-header
+
+# With the real agent CLIs, installed from npm into .venv/clients, against fake models on loopback.
+test-clients: setup
+	@$(BIN)/python -m pytest tests/clients -m clients --tb=short -r fEs --no-header
 
 check: setup
 	@$(BIN)/ruff check .

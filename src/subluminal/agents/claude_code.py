@@ -173,9 +173,9 @@ class Mapper:
         names = ("subtype", "session_id", "num_turns", "duration_ms", "total_cost_usd", "api_error_status")
         data = _details(line, names)
         if line.is_error:
-            self.failure = line.subtype or "error"
-            why = f": {line.result}" if line.result and isinstance(line.result, str) else ""
-            return self._events.error(f"result {line.subtype}{why}", data)
+            self.failure = line.subtype if line.subtype.startswith("error") else "error"
+            why = line.result if line.result and isinstance(line.result, str) else ""
+            return self._events.error(f"result failed: {why}" if why else f"result {self.failure}", data)
         if isinstance(line.result, str):
             self.final_text = line.result
         return self._events.status(f"result {line.subtype}".rstrip(), data)

@@ -120,8 +120,10 @@ def test_a_result_is_judged_by_is_error_and_not_by_its_subtype() -> None:
     )
     assert (mapper.final_text, mapper.failure) == ("answer", None)
     [event] = mapper.feed(json.dumps({**good, "is_error": True, "result": "API Error: 500"}).encode() + b"\n")
-    assert (event.kind, event.channel, event.message) == ("Error", "error", "result success: API Error: 500")
-    assert mapper.failure == "success"
+    assert (event.kind, event.channel, event.message) == ("Error", "error", "result failed: API Error: 500")
+    assert mapper.failure == "error"
+    [event] = mapper.feed(b'{"type":"result","subtype":"error_max_turns","is_error":true}\n')
+    assert (event.kind, event.message, mapper.failure) == ("Error", "result error_max_turns", "error_max_turns")
 
 
 @pytest.mark.parametrize(

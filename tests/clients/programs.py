@@ -1,0 +1,115 @@
+"""The real agent CLIs: where they are installed, and how they are called so that they talk to nobody but loopback."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+CHECKOUT = HERE.parent.parent
+INSTALL_DIR = CHECKOUT / ".venv" / "clients"
+INSTALL_TIMEOUT_S = 600
+ECHO_SERVER = HERE / "echo_server.py"
+SERVER_NAME = "box"
+
+
+class InstallError(Exception):
+    """The CLIs cannot be had here; the message is the reason in one line."""
+
+
+def install() -> Path:
+    """The directory of `claude` and `codex`, installed from npm at the versions of package.json if need be."""
+    programs = INSTALL_DIR / "node_modules" / ".bin"
+    wanted = (HERE / "package.json").read_text()
+    INSTALL_DIR.mkdir(parents=True, exist_ok=True)
+    with open(INSTALL_DIR / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        stamp = INSTALL_DIR / "installed.json"
+        if stamp.exists() and stamp.read_text() == wanted:
+            return programs
+        _npm_install(wanted)
+        stamp.write_text(wanted)
+    return programs
+
+
+def _npm_install(package_json: str) -> None:
+    npm = shutil.which("npm")
+    if npm is None:
+        raise InstallError("npm is not installed")
+    (INSTALL_DIR / "package.json").write_text(package_json)
+    command = [npm, "install", "--prefix", str(INSTALL_DIR), "--no-audit", "--no-fund", "--no-package-lock"]
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise InstallError(f"npm install did not end within {INSTALL_TIMEOUT_S} s") from error
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        raise InstallError(f"npm install failed: {lines[0] if lines else done.returncode}")
+
+
+def base_env(home: Path) -> dict[str, str]:
+    """A small environment of its own: nothing of the developer's settings, keys or proxies reaches the client."""
+    return {"HOME": str(home), "PATH": os.environ["PATH"], "TERM": "dumb", "LANG": "C.UTF-8"}
+
+
+def claude_env(model_url: str) -> dict[str, str]:
+    return {
+        "ANTHROPIC_BASE_URL": model_url,
+        "ANTHROPIC_API_KEY": "dummy",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "CLAUDE_CODE_MAX_RETRIES": "1",
+        "DISABLE_AUTOUPDATER": "1",
+        "DISABLE_TELEMETRY": "1",
+    }
+
+
+def claude_mcp_args(
+    command: list[str] | None = None, *, allow: tuple[str, ...] = ("echo", "fail", "refuse")
+) -> list[str]:
+    """Options that give Claude Code one MCP server (by default the echo server) and let it use some of its tools."""
+    program, *args = command or [sys.executable, str(ECHO_SERVER)]
+    config = {"mcpServers": {SERVER_NAME: {"command": program, "args": args}}}
+    allowed = [f"mcp__{SERVER_NAME}__{tool}" for tool in allow]
+    return ["--strict-mcp-config", "--mcp-config", json.dumps(config), "--allowedTools", *allowed]
+
+
+def codex_args(model_url: str) -> list[str]:
+    """Options that make Codex ask the fake model; the provider's key comes from `codex_env`."""
+    provider = {"name": "fake", "base_url": model_url, "wire_api": "responses", "env_key": "FAKE_MODEL_KEY"}
+    limits = {"request_max_retries": 1, "stream_max_retries": 1, "stream_idle_timeout_ms": 30_000}
+    return [
+        "--skip-git-repo-check",
+        *_setting("model_provider", '"fake"'),
+        *_setting("model", '"gpt-5"'),
+        *_setting("model_providers.fake", _toml_table({**provider, **limits})),
+        *_setting("features.plugins", "false"),
+        *_setting("analytics.enabled", "false"),
+        *_setting("check_for_update_on_startup", "false"),
+    ]
+
+
+def codex_env() -> dict[str, str]:
+    return {"FAKE_MODEL_KEY": "dummy"}
+
+
+def codex_mcp_args(command: list[str] | None = None, *, env_vars: tuple[str, ...] = ()) -> list[str]:
+    program, *args = command or [sys.executable, str(ECHO_SERVER)]
+    return _setting(
+        f"mcp_servers.{SERVER_NAME}", _toml_table({"command": program, "args": args, "env_vars": list(env_vars)})
+    )
+
+
+def _setting(name: str, value: str) -> list[str]:
+    return ["-c", f"{name}={value}"]
+
+
+def _toml_table(values: dict[str, object]) -> str:
+    # JSON strings, numbers and arrays of strings are TOML as well.
+    return "{" + ", ".join(f"{name} = {json.dumps(value)}" for name, value in values.items()) + "}"
