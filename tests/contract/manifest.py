@@ -62,9 +62,7 @@ REQUIREMENTS: dict[str, Requirement] = {
 }
 
 NOT_YET: dict[str, str] = {
-    "SEC-002": "needs secret injection in the shim",
     "ID-002": "needs the ledger and its readers",
-    "LED-001": "needs the ledger daemon",
     "LED-002": "needs the ledger daemon",
     "IMP-002": "needs the installer path end to end",
     "ADAPT-002": "needs a second adapter",

@@ -80,7 +80,7 @@ def run_over_stdio(tmp_path: Path, arguments: str) -> tuple[bytes, dict[str, Any
         agent.finish()
     setup.events.wait_type("run_end")
     (start,) = setup.events.events_of("tool_call_start")
-    return setup.events.raw(), start["call"], len(line)
+    return setup.events.raw(), start["call"], len(line) - 1
 
 
 @pytest.mark.contract("ADAPT-001")
@@ -122,4 +122,4 @@ def test_a_refusal_is_a_valid_json_rpc_error_for_exactly_that_request(tmp_path: 
     required = "v action rule_id reason_code summary run_id call_id server_name tool_name args_hash policy"
     assert set(required.split()) <= set(data)
     assert set(data["policy"]) == {"policy_id", "policy_version", "policy_hash"}
-    assert not executed.exists(), "the server never saw the call"
+    assert executed.read_bytes() == b"", "the server never saw the call"

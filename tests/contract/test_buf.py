@@ -40,7 +40,7 @@ def test_a_large_call_is_forwarded_and_its_preview_marked_truncated(tmp_path: Pa
     setup.events.wait_type("run_end")
     call = setup.events.events_of("tool_call_start")[0]["call"]
     assert call["tool_name"] == "put"
-    assert call["bytes_in"] == len(line) + 1, "the newline is part of what was observed"
+    assert call["bytes_in"] == len(line), "the newline frames the message, it is not part of it"
     assert call["preview"]["truncated"] is True
     assert call["preview"].get("args_preview", "[TRUNCATED]") == "[TRUNCATED]"
     assert setup.events.events_of("tool_call_decision")[0]["decision"]["action"] == "ALLOW"

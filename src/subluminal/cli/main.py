@@ -86,6 +86,6 @@ def run(args: list[str]) -> int:
         return 130
     except BrokenPipeError:
         # The reader (`| head`) has gone: that is its right, not an error. Keep the interpreter's exit flush quiet.
-        sys.stdout = None  # type: ignore[assignment]  # the stream is unusable from here on
+        sys.stdout = None
         return 0
     return result if isinstance(result, int) else 0

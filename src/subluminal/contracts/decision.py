@@ -148,3 +148,31 @@ def subluminal_data(
             "terminate_message": decision.terminate[1],
         }
     return data
+
+
+MAX_MESSAGE_CHARS = 1000
+
+
+def refusal_message(decision: Decision) -> str:
+    """What the model reads: some clients show it only `error.message`, so what to do next must stand here.
+
+    One or two plain sentences, then the hint, at most 1,000 characters.
+    """
+    parts = [decision.summary]
+    hint = decision.hint
+    if hint is not None:
+        if hint.hint_text and hint.hint_text not in decision.summary:
+            parts.append(hint.hint_text)
+        if hint.suggested_args:
+            parts.append("Suggested arguments: " + _brief(hint.suggested_args) + ".")
+        if hint.retry_advice:
+            parts.append(hint.retry_advice)
+    elif decision.retry_advice:
+        parts.append(decision.retry_advice)
+    text = " ".join(part.strip() for part in parts if part)
+    return text if len(text) <= MAX_MESSAGE_CHARS else text[: MAX_MESSAGE_CHARS - 1] + "…"
+
+
+def _brief(suggested: dict[str, Any]) -> str:
+    shown = ", ".join(f"{key}={value!r}" for key, value in list(suggested.items())[:8])
+    return shown if len(shown) <= 300 else shown[:299] + "…"

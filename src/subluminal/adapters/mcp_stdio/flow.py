@@ -1,0 +1,126 @@
+"""One direction of bytes out: written as far as the descriptor takes them, the rest kept in order."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+
+# Above this much waiting, the side that produces it is not read any more.
+HIGH_WATER = 1024 * 1024
+_JOIN_BYTES = 256 * 1024
+
+
+class FileSegment:
+    """A message held in an unlinked file, on its way out. Owns the descriptor."""
+
+    __slots__ = ("fd", "left", "offset")
+
+    def __init__(self, fd: int, size: int) -> None:
+        self.fd = fd
+        self.offset = 0
+        self.left = size
+
+    def write_to(self, fd: int) -> int:
+        """Bytes written; raises BlockingIOError when the reader is full."""
+        try:
+            done = os.sendfile(fd, self.fd, self.offset, min(self.left, 1 << 20))
+        except OSError as fault:
+            if isinstance(fault, (BlockingIOError, BrokenPipeError)):
+                raise
+            # Not every system sends files into pipes.
+            done = os.write(fd, os.pread(self.fd, 65536, self.offset))
+        self.offset += done
+        self.left -= done
+        if self.left == 0:
+            os.close(self.fd)
+        return done
+
+
+class Outflow:
+    """`fd` must be non-blocking. `broken` is set once its reader has gone; everything after that is dropped."""
+
+    __slots__ = ("_queue", "broken", "fd", "size")
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.size = 0
+        self.broken = False
+        self._queue: deque[bytes | FileSegment] = deque()
+
+    def send(self, data: bytes) -> None:
+        """Write now if nothing waits; else queue behind what does."""
+        if self._queue:
+            self._queue.append(data)
+            self.size += len(data)
+            return
+        if self.broken:
+            return
+        try:
+            done = os.write(self.fd, data)
+        except BlockingIOError:
+            done = 0
+        except OSError:
+            self.broken = True
+            return
+        if done != len(data):
+            self._queue.append(data[done:])
+            self.size = len(data) - done
+
+    def send_file(self, segment: FileSegment) -> None:
+        self._queue.append(segment)
+        self.size += segment.left
+        self.flush()
+
+    def flush(self) -> None:
+        """As much as the reader takes."""
+        queue = self._queue
+        while queue and not self.broken:
+            piece = queue[0]
+            try:
+                if isinstance(piece, FileSegment):
+                    self.size -= piece.write_to(self.fd)
+                    if piece.left == 0:
+                        queue.popleft()
+                    continue
+                if len(queue) > 1 and len(piece) < _JOIN_BYTES:
+                    piece = self._joined()
+                done = os.write(self.fd, piece)
+            except BlockingIOError:
+                return
+            except OSError:
+                self.broken = True
+                break
+            self.size -= done
+            if done == len(piece):
+                queue.popleft()
+            else:
+                queue[0] = piece[done:]
+        if self.broken:
+            self.drop()
+
+    def _joined(self) -> bytes:
+        """Small pieces become one write."""
+        queue = self._queue
+        parts: list[bytes] = []
+        total = 0
+        while queue and total < _JOIN_BYTES:
+            piece = queue[0]
+            if isinstance(piece, FileSegment):
+                break
+            parts.append(piece)
+            total += len(piece)
+            queue.popleft()
+        joined = b"".join(parts)
+        queue.appendleft(joined)
+        return joined
+
+    def drop(self) -> None:
+        for piece in self._queue:
+            if isinstance(piece, FileSegment):
+                os.close(piece.fd)
+        self._queue.clear()
+        self.size = 0
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._queue)

@@ -1,0 +1,61 @@
+"""`sub shim`: start the upstream first, import the rest while it starts.
+
+Everything imported up to `spawn` is on the critical path of every agent's start: clients drop the tools of servers
+that are not ready within about a second. The heavy part, `relay`, loads while the server does its own loading.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from subluminal.adapters.mcp_stdio.options import USAGE, Options, parse
+from subluminal.adapters.mcp_stdio.supervise import spawn
+from subluminal.contracts.errors import SubluminalError
+from subluminal.host import paths
+from subluminal.host.identity import borrow_environment
+
+# What a shell answers when a command cannot be found or run.
+EXIT_NOT_FOUND = 127
+EXIT_NOT_RUNNABLE = 126
+
+
+def main(argv: list[str]) -> int:
+    try:
+        options = parse(argv)
+        if options.help:
+            sys.stdout.write(USAGE)
+            return 0
+        return _run(options)
+    except SubluminalError as error:
+        _say(str(error))
+        if error.hint:
+            _say(f"  {error.hint}")
+        return error.exit_code
+
+
+def _run(options: Options) -> int:
+    borrow_environment(os.environ)
+    prepared = None
+    child_environ = {name: value for name, value in os.environ.items() if not name.startswith("SUB_")}
+    if "SUB_SECRET_BINDINGS" in os.environ or os.path.exists(paths.config_file()):
+        from subluminal.adapters.mcp_stdio.prepare import prepare
+
+        prepared = prepare(options.server_name)
+        child_environ = prepared.child_environ
+    try:
+        upstream = spawn(options.command, child_environ)
+    except OSError as fault:
+        _say(f"{options.server_name}: cannot start {options.command[0]!r}: {fault.strerror}")
+        return EXIT_NOT_FOUND if isinstance(fault, FileNotFoundError) else EXIT_NOT_RUNNABLE
+    from subluminal.adapters.mcp_stdio.relay import Relay
+
+    return Relay(options, upstream, prepared).run()
+
+
+def _say(message: str) -> None:
+    """To stderr, never stdout: that belongs to the protocol."""
+    try:
+        os.write(2, f"sub: {message}\n".encode("utf-8", "replace"))
+    except OSError:
+        pass

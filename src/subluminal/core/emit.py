@@ -1,0 +1,191 @@
+"""Events as bytes, from templates: the same bytes as `contracts.events` would write, without its import or its cost.
+
+Everything that is the same for all events of a shim (identity, source) is rendered once. A test decodes what stands
+here with the contract's types and encodes it again: byte for byte the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from subluminal.contracts.jsontext import quote, to_json
+from subluminal.contracts.vocabulary import INTERFACE_VERSION
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from subluminal.contracts.decision import Decision, Hint, PolicyRef
+    from subluminal.contracts.identity import Identity, Source
+    from subluminal.contracts.toolcall import ToolCall
+
+_DAYS_TO_1970 = 719468
+
+
+def rfc3339(wall_ms: int) -> str:
+    """`2025-12-15T12:34:56.789Z` from epoch milliseconds, in integers: the core owns no clock and no calendar."""
+    seconds, millis = divmod(wall_ms, 1000)
+    days, second_of_day = divmod(seconds, 86400)
+    hour, rest = divmod(second_of_day, 3600)
+    minute, second = divmod(rest, 60)
+    # Days to civil date over 400-year eras of 146097 days that begin in March, so that a leap day comes last.
+    era, day_of_era = divmod(days + _DAYS_TO_1970, 146097)
+    year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36524 - day_of_era // 146096) // 365
+    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    month_index = (5 * day_of_year + 2) // 153
+    day = day_of_year - (153 * month_index + 2) // 5 + 1
+    month = month_index + 3 if month_index < 10 else month_index - 9
+    year = year_of_era + era * 400 + (1 if month <= 2 else 0)
+    return f"{year:04d}-{month:02d}-{day:02d}T{hour:02d}:{minute:02d}:{second:02d}.{millis:03d}Z"
+
+
+def policy_json(policy: PolicyRef) -> str:
+    return (
+        f'{{"policy_id":{quote(policy.policy_id)},"policy_version":{quote(policy.policy_version)},'
+        f'"policy_hash":{quote(policy.policy_hash)}}}'
+    )
+
+
+def hint_json(hint: Hint) -> str:
+    return (
+        f'{{"hint_text":{quote(hint.hint_text)},"suggested_args":{to_json(hint.suggested_args)},'
+        f'"retry_advice":{to_json(hint.retry_advice)},"hint_kind":"{hint.hint_kind}"}}'
+    )
+
+
+class Emitter:
+    """Writes the events of one producer. `seq` numbers them; `rename` follows a change of policy."""
+
+    def __init__(self, identity: Identity, source: Source) -> None:
+        self.seq = 0
+        self._second = -1
+        self._second_text = ""
+        q = quote
+        self._identity = (
+            f'","run_id":{q(identity.run_id)},"agent_id":{q(identity.agent_id)},"client":"{identity.client}",'
+            f'"env":"{identity.env}","source":{{"host_id":{q(source.host_id)},"proc_id":{q(source.proc_id)},'
+            f'"shim_id":{q(source.shim_id)},"seq":'
+        )
+        tail = "}"
+        if identity.principal is not None:
+            tail += f',"principal":{q(identity.principal)}'
+        if identity.workload is not None:
+            tail += f',"workload":{to_json(identity.workload)}'
+        self._tail = tail
+        self._heads: dict[str, str] = {}
+        self._policies: dict[int, tuple[PolicyRef, str]] = {}
+
+    def _open(self, event_type: str, wall_ms: int) -> str:
+        """The envelope up to where the event's own members begin."""
+        second = wall_ms // 1000
+        if second != self._second:
+            self._second = second
+            self._second_text = rfc3339(wall_ms)[:-4]
+        head = self._heads.get(event_type)
+        if head is None:
+            head = self._heads[event_type] = f'{{"type":"{event_type}","v":"{INTERFACE_VERSION}","ts":"'
+        self.seq += 1
+        return f"{head}{self._second_text}{wall_ms % 1000:03d}Z{self._identity}{self.seq}{self._tail}"
+
+    def _policy(self, policy: PolicyRef) -> str:
+        known = self._policies.get(id(policy))
+        if known is None or known[0] is not policy:
+            if len(self._policies) > 64:
+                self._policies.clear()
+            known = self._policies[id(policy)] = (policy, policy_json(policy))
+        return known[1]
+
+    def run_start(self, wall_ms: int, mode: str, policies: list[PolicyRef], meta: dict[str, Any] | None) -> str:
+        run = f'{{"started_at":"{rfc3339(wall_ms)}","mode":"{mode}","policy":{self._policy(policies[0])}'
+        if len(policies) > 1:
+            run += f',"policies":[{",".join(map(self._policy, policies))}]'
+        if meta:
+            run += f',"meta":{to_json(meta)}'
+        return f'{self._open("run_start", wall_ms)},"run":{run}}}}}\n'
+
+    def tool_call_start(
+        self, wall_ms: int, call: ToolCall, call_id: str, args_hash: str, seq: int, preview: str, tags: list[str]
+    ) -> str:
+        """`preview` is the rendered preview object."""
+        extra = ""
+        if tags:
+            extra = f',"tags":{to_json(tags)}'
+        if call.args_stream_hash is not None:
+            extra += f',"args_stream_hash":"{call.args_stream_hash}"'
+        if call.ambiguous is not None:
+            extra += f',"ambiguous":{quote(call.ambiguous)}'
+        if call.continues is not None:
+            extra += f',"continues":{quote(call.continues)}'
+        if call.call_context:
+            extra += f',"call_context":{to_json(call.call_context)}'
+        return (
+            f'{self._open("tool_call_start", wall_ms)},"call":{{"call_id":"{call_id}",'
+            f'"server_name":{quote(call.server_name)},"tool_name":{quote(call.tool_name)},'
+            f'"transport":"{call.transport}","args_hash":"{args_hash}","bytes_in":{call.bytes_in},'
+            f'"preview":{preview},"seq":{seq}{extra}}}}}\n'
+        )
+
+    def tool_call_decision(self, wall_ms: int, call_ref: str, decision: Decision) -> str:
+        d = decision
+        extra = ""
+        if d.backoff_ms is not None:
+            extra = f',"backoff_ms":{d.backoff_ms}'
+        if d.hint is not None:
+            extra += f',"hint":{hint_json(d.hint)}'
+        if d.terminate is not None:
+            extra += (
+                f',"terminate":{{"terminate_code":{quote(d.terminate[0])},"terminate_message":{quote(d.terminate[1])}}}'
+            )
+        if d.would is not None:
+            w = d.would
+            extra += (
+                f',"would":{{"action":"{w.action}","rule_id":{to_json(w.rule_id)},"severity":"{w.severity}",'
+                f'"explain":{{"summary":{quote(w.summary)},"reason_code":{quote(w.reason_code)}}}}}'
+            )
+        rule_id = "null" if d.rule_id is None else quote(d.rule_id)
+        return (
+            f'{self._open("tool_call_decision", wall_ms)},"call":{call_ref},"decision":{{"action":"{d.action}",'
+            f'"rule_id":{rule_id},"severity":"{d.severity}","explain":{{"summary":{quote(d.summary)},'
+            f'"reason_code":{quote(d.reason_code)}}},"policy":{self._policy(d.policy)}{extra}}}}}\n'
+        )
+
+    def tool_call_end(
+        self, wall_ms: int, call_ref: str, status: str, latency_ms: int, bytes_out: int, preview: str, extra: str
+    ) -> str:
+        """`extra` is the rendered optional members, each with its leading comma."""
+        return (
+            f'{self._open("tool_call_end", wall_ms)},"call":{call_ref},"status":"{status}","latency_ms":{latency_ms},'
+            f'"bytes_out":{bytes_out},"preview":{preview}{extra}}}\n'
+        )
+
+    def run_end(self, wall_ms: int, status: str, summary: dict[str, int]) -> str:
+        return (
+            f'{self._open("run_end", wall_ms)},"run":{{"ended_at":"{rfc3339(wall_ms)}","status":"{status}",'
+            f'"summary":{to_json(summary)}}}}}\n'
+        )
+
+    def hint_issued(self, wall_ms: int, call_id: str, hint: Hint) -> str:
+        return f'{self._open("hint_issued", wall_ms)},"call":{{"call_id":"{call_id}"}},"hint":{hint_json(hint)}}}\n'
+
+    def policy_loaded(self, wall_ms: int, policy: PolicyRef, ok: bool, origin: str, error: str | None) -> str:
+        load: dict[str, Any] = {"ok": ok, "origin": origin}
+        if error is not None:
+            load["error"] = error
+        return f'{self._open("policy_loaded", wall_ms)},"policy":{self._policy(policy)},"load":{to_json(load)}}}\n'
+
+    def secret_injection(self, wall_ms: int, inject_as: str, secret_ref: str, source: str, success: bool) -> str:
+        secret = {"inject_as": inject_as, "secret_ref": secret_ref, "source": source, "success": success}
+        return f'{self._open("secret_injection", wall_ms)},"secret":{to_json(secret)}}}\n'
+
+    def shim_health(self, wall_ms: int, health: dict[str, int]) -> str:
+        return f'{self._open("shim_health", wall_ms)},"health":{to_json(health)}}}\n'
+
+    def breaker_trip(self, wall_ms: int, call_ref: str, breaker: dict[str, Any]) -> str:
+        return f'{self._open("breaker_trip", wall_ms)},"call":{call_ref},"breaker":{to_json(breaker)}}}\n'
+
+
+def call_ref(call_id: str, call: ToolCall, args_hash: str) -> str:
+    """The four names by which decision and end events refer to their call."""
+    return (
+        f'{{"call_id":"{call_id}","server_name":{quote(call.server_name)},'
+        f'"tool_name":{quote(call.tool_name)},"args_hash":"{args_hash}"}}'
+    )
