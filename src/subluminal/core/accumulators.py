@@ -270,7 +270,7 @@ class BreakerRule(Accumulator):
         errors, slow, _ = keys
         for hit, limit, key, reason_code in (
             (not ok, self.errors, errors, BREAKER_ERRORS),
-            (self.slow is not None and latency_ms >= self.slow_ms, self.slow, slow, BREAKER_LATENCY),
+            (self.slow is not None and latency_ms > self.slow_ms, self.slow, slow, BREAKER_LATENCY),
         ):
             if not hit or limit is None:
                 continue

@@ -145,7 +145,7 @@ class Stack:
 
     def settle(self, watch: Watch | None, ok: bool, latency_ms: int, state: State, mono_ms: int) -> list[Trip]:
         """Tell the breakers how a call ended; returns those that have just tripped."""
-        if watch is None or (ok and all(rule.slow is None or latency_ms < rule.slow_ms for _, rule, _, _ in watch)):
+        if watch is None or (ok and all(rule.slow is None or latency_ms <= rule.slow_ms for _, rule, _, _ in watch)):
             return []
         ops: list[Op] = []
         trips: list[Trip] = []

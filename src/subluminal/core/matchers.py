@@ -79,7 +79,10 @@ def args_match(spec: dict[str, Any] | None) -> ArgsMatch | None:
 
 
 def selectors_match(selectors: dict[str, Any] | None, identity: Identity) -> bool:
-    """§2.2: omitted matches all, arrays are OR, fields are AND. What is not known does not match."""
+    """§2.2: omitted matches all, arrays are OR, fields are AND. What is not known does not match.
+
+    An empty array counts as omitted: a bundle must not lose its force by an empty list.
+    """
     if not selectors:
         return True
     for field, value in (("env", identity.env), ("agent_id", identity.agent_id), ("client", identity.client)):

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
     NameTest = Callable[[str], bool]
 
+# Position of the empty pattern in an RE2 set; and what a set may use before it gives up.
+_SENTINEL = 0
+_SET_MEMORY = 64 << 20
+
 _LITERAL_PUNCTUATION = frozenset("_-/:@ ~,;=!#%&'\"<>")
 _ESCAPABLE = frozenset(".-/_:+*?()[]{}|^$\\@ ")
 
@@ -234,11 +238,11 @@ class NameMatch:
 
 
 def name_match(spec: dict[str, Any] | None) -> NameMatch | None:
-    """None: no constraint."""
-    if not spec:
+    """None: every name. A matcher without any pattern matches no name."""
+    if spec is None:
         return None
     globs, regexes = spec.get("glob") or (), spec.get("regex") or ()
-    if not (globs or regexes) or "*" in globs:
+    if "*" in globs:
         return None
     return NameMatch(globs, regexes)
 
@@ -296,18 +300,31 @@ class NameIndex:
             return [number] if pattern.test(name) else []
         if self._set is None:
             self._set = self._compile_set()
-        text = name.encode("utf-8", "replace").decode()
-        return [number for i in self._set.Match(text) for number in self._numbers[i]]
+        found = self._set.Match(name.encode("utf-8", "replace").decode()) if self._set else None
+        # The empty pattern matches every name. Without it in the answer the set gave up (RE2 says "no match" when it
+        # runs out of memory), and a rule must not be lost by that.
+        if not found or _SENTINEL not in found:
+            return [number for number, pattern in self._regexes if pattern.test(name)]
+        return [number for position in found for number in self._numbers[position]]
 
     def _compile_set(self) -> Any:
+        """All remaining regexes as one set, or False where RE2 cannot hold them in one."""
         import re2
 
-        patterns = re2.Set.SearchSet()
+        options = re2.Options()
+        options.max_mem = _SET_MEMORY
+        options.log_errors = False
+        patterns = re2.Set.SearchSet(options)
+        patterns.Add("")
+        self._numbers[_SENTINEL] = []
         positions: dict[str, int] = {}
         for number, pattern in self._regexes:
             regex = pattern.regex or ""
             if regex not in positions:
                 positions[regex] = patterns.Add(regex)
             self._numbers.setdefault(positions[regex], []).append(number)
-        patterns.Compile()
+        try:
+            patterns.Compile()
+        except Exception:
+            return False
         return patterns

@@ -104,10 +104,11 @@ class Rule:
         self.severity: str = spec.get("severity") or "warn"
         self.server = name_match(match.get("server_name"))
         self.tool = name_match(match.get("tool_name"))
-        self.risk = frozenset(match.get("risk_class") or ()) or None
+        risk = match.get("risk_class")
+        self.risk = None if risk is None else frozenset(risk)
         self.args = args_match(match.get("args"))
         hours = (match.get("time") or {}).get("utc_hours")
-        self.hours = frozenset(hours) if hours else None
+        self.hours = None if hours is None else frozenset(hours)
         self.detail: dict[str, Any] = {**effect, **(effect.get(self.kind) or {})}
         self.message: str | None = self.detail.get("message")
         self.reason_code: str | None = self.detail.get("reason_code")
