@@ -16,7 +16,7 @@ from subluminal.contracts.vocabulary import MAX_INSPECT_BYTES
 CALLS_AT_ONCE = 50
 LARGE = 2 * MAX_INSPECT_BYTES
 # A shim that held the calls would need 100 MiB for the requests alone and as much for the replies.
-MAX_GROWTH_KIB = 16 * 1024
+MAX_GROWTH_KIB = 12 * 1024
 
 
 def call_line(request_id: str, tool: str, size: int) -> bytes:
