@@ -72,8 +72,8 @@ def import_command(
     targets = _targets(client, everything, path, choice, restoring=False)
     found = (import_file(c, f, sub, choice, dry_run=dry_run, foreign=foreign) for c, f in targets)
     reports = [report for report in found if report is not None]
-    _check_named_servers(servers, reports)
-    code = 1 if client is not None and not reports else _exit_code(reports)
+    missing = _missing(servers, reports)
+    code = 1 if client is not None and not reports else _exit_code(reports, missing)
     if as_json:
         print_json({"command": "import", "dry_run": dry_run, "sub": sub, "files": reports})
         return code
@@ -121,8 +121,8 @@ def restore_command(
     targets = _targets(client, everything, path, choice, restoring=True)
     found = (restore_file(c, f, choice, dry_run=dry_run, foreign=foreign) for c, f in targets)
     reports = [report for report in found if report is not None]
-    _check_named_servers(servers, reports)
-    code = _exit_code(reports)
+    missing = _missing(servers, reports)
+    code = _exit_code(reports, missing)
     if as_json:
         print_json({"command": "restore", "dry_run": dry_run, "files": reports})
         return code
@@ -157,19 +157,23 @@ def _targets(
     return [(client, file) for client in clients for file in client.find(place) if choice.covers_file(file)]
 
 
-def _check_named_servers(servers: tuple[str, ...], reports: list[FileReport]) -> None:
+def _missing(servers: tuple[str, ...], reports: list[FileReport]) -> list[str]:
+    """Names that were asked for and not found; an error if that leaves nothing at all."""
     present = {server.name for report in reports for server in report.servers}
     missing = [name for name in servers if name not in present]
-    if missing and not any(report.error for report in reports):
+    if missing and not present and not any(report.error for report in reports):
         raise UsageError(
             f"no server is called {missing[0]!r} here", hint="`sub import` without arguments lists what was found."
         )
+    for name in missing:
+        note(f"No server is called {name!r} here.")
+    return missing
 
 
-def _exit_code(reports: list[FileReport]) -> int:
+def _exit_code(reports: list[FileReport], missing: list[str]) -> int:
     if any(report.status == "refused" for report in reports):
         return 2
-    return 1 if any(report.count("skipped") for report in reports) else 0
+    return 1 if missing or any(report.count("skipped") for report in reports) else 0
 
 
 def _show(reports: list[FileReport]) -> None:
