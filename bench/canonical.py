@@ -3,7 +3,7 @@
     python bench/canonical.py [--limit 1.5]
 
 Prints one line per input: microseconds for both (best of several rounds, interleaved) and their ratio. Exits with 1
-if a ratio is over the limit. The rows in brackets show what an adversary can reach and are held to no limit.
+if a ratio is over the limit. Rows in brackets are known to be over it and are not held to it.
 """
 
 from __future__ import annotations

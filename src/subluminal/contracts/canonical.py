@@ -218,7 +218,7 @@ def _number(text: str) -> int | Decimal:
 
 
 def _short_number(text: str) -> int | Decimal:
-    """`_spelled_number` at twice the speed, for numbers such as computers print."""
+    """`_spelled_number` for numbers such as computers print, in two thirds of the time."""
     try:
         number = _Spelled(text)
     except ArithmeticError:  # an exponent that Decimal cannot hold
