@@ -7,6 +7,7 @@ a golden database of every released version is migrated in the tests. The tables
 Traps:
 - `tool_calls.id` is the call's time (ms << 12) plus a tie-break, so that every index, which ends in the row id, is
   already in time order: newest-first listings and time ranges need no sort and no further index.
+- `tool_calls_stats` covers what groups need: without it, SQLite would sort a million rows to group them.
 - `events.id` is the order of arrival; following the ledger goes by it and never by time.
 - An event's exact line is in the segment of its run that covers its number `n`: the lines that one flush stored,
   joined by newlines and deflated together. Their envelopes repeat, so this takes a tenth of the room of single rows
@@ -95,6 +96,8 @@ CREATE INDEX tool_calls_decision ON tool_calls (decision, status);
 CREATE INDEX tool_calls_args ON tool_calls (args_hash);
 CREATE INDEX tool_calls_refused ON tool_calls (decision) WHERE decision <> 'ALLOW';
 CREATE INDEX tool_calls_failed ON tool_calls (status) WHERE status <> 'OK';
+CREATE INDEX tool_calls_stats ON tool_calls (server_name, tool_name, decision, status, latency_ms);
+CREATE INDEX tool_calls_rule ON tool_calls (rule_id) WHERE rule_id IS NOT NULL;
 
 CREATE TABLE previews (
   id INTEGER PRIMARY KEY,

@@ -1,0 +1,216 @@
+"""The ledger's figures: ingest rate from journals, bytes per call, and queries on a large ledger.
+
+    python bench/ledger.py ingest [--events 120000] [--producers 4]
+    python bench/ledger.py query [--calls 1000000] [--keep DIR]
+
+`ingest` starts the producers and a real `sub ledgerd` and measures from the first byte written to the last committed.
+`query` fills `tool_calls` by SQL (what is read is the same), then times whole commands and the query layer by itself.
+Results are one JSON object on stdout.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from harness.ledger import EventMaker, spool_of, start_ledgerd, sub_environment, timestamp
+
+PRODUCER = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from harness.ledger import EventMaker
+from subluminal.host.journal import create_journal
+spool, shim, calls = sys.argv[2], sys.argv[3], int(sys.argv[4])
+lines = EventMaker("run-" + shim, shim).whole_run(calls)
+print("ready", flush=True)
+sys.stdin.readline()
+journal = create_journal(spool, shim)
+for start in range(0, len(lines), 3):
+    data = b"".join(line + b"\\n" for line in lines[start : start + 3])
+    os.write(journal, data)
+print("written", flush=True)
+"""
+
+
+def ingest(events: int, producers: int) -> dict[str, Any]:
+    home = Path(tempfile.mkdtemp(prefix="sub-bench-")) / "home"
+    spool = spool_of(home)
+    calls = events // producers // 3
+    tests = str(Path(__file__).parents[1] / "tests")
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", PRODUCER, tests, str(spool), f"shim-{i}", str(calls)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=sub_environment(home),
+        )
+        for i in range(producers)
+    ]
+    for writer in writers:
+        writer.stdout.readline()  # type: ignore[union-attr]
+    daemon = start_ledgerd(home)
+    while not (home / "ledgerd.sock").exists():
+        time.sleep(0.01)
+    began = time.perf_counter()
+    for writer in writers:
+        writer.stdin.write(b"go\n")  # type: ignore[union-attr]
+        writer.stdin.flush()  # type: ignore[union-attr]
+    total = producers * (calls * 3 + 2)
+    reader = sqlite3.connect(f"file:{home}/ledger.db?mode=ro", uri=True)
+    while reader.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()[0] < total:
+        time.sleep(0.02)
+    seconds = time.perf_counter() - began
+    ticks = Path(f"/proc/{daemon.pid}/stat").read_text().rsplit(")", 1)[1].split() if os.path.exists("/proc") else None
+    cpu = sum(map(int, ticks[11:13])) / os.sysconf("SC_CLK_TCK") if ticks else None
+    rss = Path(f"/proc/{daemon.pid}/status").read_text().split("VmHWM:")[1].split()[0] if ticks else None
+    daemon.terminate()
+    daemon.wait()
+    for writer in writers:
+        writer.communicate()
+    size = (home / "ledger.db").stat().st_size
+    shutil.rmtree(home.parent)
+    return {
+        "events": total,
+        "producers": producers,
+        "events_per_s": round(total / seconds),
+        "events_per_cpu_s": round(total / cpu) if cpu else None,
+        "bytes_per_call": round(size / (calls * producers)),
+        "peak_rss_kib": int(rss) if rss else None,
+    }
+
+
+def fill(home: Path, calls: int) -> None:
+    """A ledger of many runs: 40 tools on 8 servers, 3 % refused, 2 % failed."""
+    from subluminal.ledger.rows import TIE_BITS
+    from subluminal.ledger.store import Store
+
+    chance = random.Random(1)
+    base = 1_700_000_000_000
+    store = Store(str(home / "ledger.db"))
+    store.write(lambda: [store.add(line) for line in EventMaker("run-seed", "shim-seed").whole_run(1)])
+    tools = [(f"server{i % 8}", f"tool_{i}") for i in range(40)]
+    runs = max(1, calls // 500)
+
+    def rows() -> Any:
+        for i in range(calls):
+            server, tool = tools[chance.randrange(40) if chance.random() < 0.98 else 0]
+            refused, failed = chance.random() < 0.03, chance.random() < 0.02
+            ms = base + 10_000 + i * 37
+            yield (
+                (ms << TIE_BITS),
+                f"{i % 997:08x}-{i}",
+                f"run-{i * runs // calls:06d}",
+                server,
+                tool,
+                f"{chance.getrandbits(256):064x}",
+                "BLOCK" if refused else "ALLOW",
+                "deny-writes" if refused else None,
+                "ERROR" if refused or failed else "OK",
+                chance.randrange(1, 500),
+                170,
+                220,
+                0,
+                timestamp(ms),
+                i,
+                "mcp_stdio",
+                1,
+                "info",
+                "DENYLIST_MATCH" if refused else "DEFAULT_ALLOW",
+                "Writes are denied." if refused else "No rule matched.",
+                timestamp(ms + 3),
+            )
+
+    columns = (
+        "id, call_id, run_id, server_name, tool_name, args_hash, decision, rule_id, status, latency_ms, bytes_in,"
+        " bytes_out, preview_truncated, created_at, seq, transport, producer_no, severity, reason_code, summary, ended_at"
+    )
+    connection = store.connection
+    connection.execute("PRAGMA synchronous = OFF")
+    connection.execute("BEGIN")
+    connection.executemany(f"INSERT INTO tool_calls ({columns}) VALUES ({', '.join('?' * 21)})", rows())
+    connection.executemany("INSERT OR IGNORE INTO server_tools VALUES (?, ?)", tools)
+    connection.execute("COMMIT")
+    store.close()
+
+
+def timed(work: Any, times: int = 7) -> float:
+    """The median, in milliseconds."""
+    taken = []
+    for _ in range(times):
+        began = time.perf_counter()
+        work()
+        taken.append((time.perf_counter() - began) * 1000)
+    return round(statistics.median(taken), 1)
+
+
+def query(calls: int, keep: str | None) -> dict[str, Any]:
+    home = Path(keep) if keep else Path(tempfile.mkdtemp(prefix="sub-bench-")) / "home"
+    home.mkdir(parents=True, exist_ok=True)
+    if not (home / "ledger.db").exists():
+        fill(home, calls)
+    from subluminal.ledger.query import Filters, open_ledger
+
+    asked = {
+        "blocked": Filters(decision=["BLOCK"]),
+        "tool": Filters(tool_name=["tool_7"]),
+        "tool glob": Filters(tool_name=["tool_1*"]),
+        "blocked of a tool": Filters(tool_name=["tool_7"], decision=["BLOCK"]),
+        "failed and allowed": Filters(status=["ERROR"], decision=["ALLOW"]),
+        "run": Filters(run_id=["run-000100"]),
+        "args_hash": Filters(args_hash="0" * 64),
+        "rule": Filters(rule_id=["deny-writes"]),
+        "time range": Filters(since_ms=1_700_000_100_000, until_ms=1_700_000_200_000),
+        "slow": Filters(min_latency_ms=499),
+    }
+    layer = {}
+    with open_ledger(str(home / "ledger.db")) as ledger:
+        for name, filters in asked.items():
+            layer[name] = timed(lambda filters=filters: ledger.calls(filters, limit=50))
+        layer["count blocked"] = timed(lambda: ledger.count(asked["blocked"]), 3)
+        layer["group by tool"] = timed(lambda: ledger.group(by=["server_name", "tool_name"]), 3)
+        layer["group by decision, status"] = timed(lambda: ledger.group(by=["decision", "status"]), 3)
+    environment = sub_environment(home)
+    base = [sys.executable, "-m", "subluminal", "query", "--json"]
+    commands = {}
+    for name, arguments in {"blocked": ["--decision", "BLOCK"], "tool": ["--tool", "tool_7"]}.items():
+        done = subprocess.run([*base, *arguments], env=environment, capture_output=True)
+        if done.returncode == 0:
+            commands[name] = timed(
+                lambda arguments=arguments: subprocess.run([*base, *arguments], env=environment, capture_output=True), 9
+            )
+    size = (home / "ledger.db").stat().st_size
+    if not keep:
+        shutil.rmtree(home.parent)
+    return {"calls": calls, "database_mib": size >> 20, "layer_ms": layer, "command_ms": commands}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["ingest", "query"])
+    parser.add_argument("--events", type=int, default=120_000)
+    parser.add_argument("--producers", type=int, default=4)
+    parser.add_argument("--calls", type=int, default=1_000_000)
+    parser.add_argument("--keep", help="keep the query ledger in this directory, or use the one that is there")
+    options = parser.parse_args()
+    if options.what == "ingest":
+        result = ingest(options.events, options.producers)
+    else:
+        result = query(options.calls, options.keep)
+    print(json.dumps(result, indent=2))
+
+
+if __name__ == "__main__":
+    main()

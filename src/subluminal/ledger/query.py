@@ -1,0 +1,406 @@
+"""Read the ledger: pages of calls, counts, groups, runs, one call, a run's timeline, and what has just arrived.
+
+    with open_ledger() as ledger:
+        page = ledger.calls(Filters(tool_name=["git*"], decision=["BLOCK"]), limit=50)
+        page.rows                       dicts, newest first; page.next_cursor goes into the next call
+        ledger.count(filters)           ledger.group(filters, by=["server_name", "tool_name"])
+        ledger.runs(limit=20)           ledger.resolve_run("last")     ledger.run(run_id)
+        ledger.call(call_id)            with previews, hint and the exact events
+        ledger.timeline(run_id)         every event of a run, in chain order
+        ledger.arrivals(after_id)       events in order of arrival, for tail; begin with ledger.newest_event_id()
+
+Everything is read-only and needs no daemon. Imports little on purpose: `sub query` answers within 100 ms including the
+start of Python. A fact that is not known is None; `known` turns it into the word "unknown" for people.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from typing import Any
+
+from subluminal.contracts.errors import LedgerError, UsageError
+from subluminal.host import paths
+from subluminal.ledger.encoding import unpack_text
+from subluminal.ledger.filters import Filters, plan
+from subluminal.ledger.lines import LineReader, arrivals
+from subluminal.ledger.migrations import open_reader
+
+Row = dict[str, Any]
+
+CALL_COLUMNS = (
+    "call_id",
+    "run_id",
+    "server_name",
+    "tool_name",
+    "args_hash",
+    "decision",
+    "rule_id",
+    "status",
+    "latency_ms",
+    "bytes_in",
+    "bytes_out",
+    "preview_truncated",
+    "created_at",
+    "seq",
+    "transport",
+    "severity",
+    "reason_code",
+    "summary",
+    "backoff_ms",
+    "would_action",
+    "would_rule_id",
+    "would_reason_code",
+    "error_class",
+    "error_code",
+    "error_message",
+    "ended_at",
+    "overhead_us",
+    "waited_ms",
+    "args_stream_hash",
+    "result_stream_hash",
+    "ambiguous",
+    "continues",
+    "tags_json",
+)
+RUN_COLUMNS = (
+    "run_id",
+    "agent_id",
+    "client",
+    "env",
+    "principal",
+    "started_at",
+    "ended_at",
+    "status",
+    "mode",
+    "policy_id",
+    "policy_version",
+    "policy_hash",
+    "calls_total",
+    "calls_allowed",
+    "calls_blocked",
+    "calls_throttled",
+    "errors_total",
+    "event_count",
+    "metadata_json",
+    "workload_json",
+)
+# What calls can be grouped by: name -> SQL.
+GROUPS = {
+    "server_name": "c.server_name",
+    "tool_name": "c.tool_name",
+    "decision": "c.decision",
+    "status": "c.status",
+    "rule_id": "c.rule_id",
+    "reason_code": "c.reason_code",
+    "severity": "c.severity",
+    "error_class": "c.error_class",
+    "run_id": "c.run_id",
+    "day": "substr(c.created_at, 1, 10)",
+    "hour": "substr(c.created_at, 1, 13)",
+    "agent_id": "(SELECT agent_id FROM runs WHERE runs.run_id = c.run_id)",
+    "client": "(SELECT client FROM runs WHERE runs.run_id = c.run_id)",
+    "env": "(SELECT env FROM runs WHERE runs.run_id = c.run_id)",
+}
+# The columns of the index tool_calls_stats, in its order: grouping by all of them needs no sort, and adding the few
+# groups up to coarser ones costs nothing.
+_STATS = ("server_name", "tool_name", "decision", "status")
+MAX_LIMIT = 100_000
+
+_CALL_LIST = ", ".join("c." + column for column in CALL_COLUMNS)
+_RUN_LIST = ", ".join(RUN_COLUMNS)
+_MEASURES = (
+    "count(*) AS calls, sum(c.decision IS 'ALLOW') AS allowed, sum(c.decision IS 'THROTTLE') AS throttled,"
+    " sum(c.decision NOT IN ('ALLOW', 'THROTTLE')) AS blocked,"
+    " sum(c.status <> 'OK' AND coalesce(c.decision, 'ALLOW') = 'ALLOW') AS errors,"
+    " sum(c.latency_ms) AS latency_ms_sum, count(c.latency_ms) AS latencies, max(c.latency_ms) AS latency_ms_max"
+)
+
+
+class Page:
+    """`next_cursor` is None on the last page."""
+
+    __slots__ = ("next_cursor", "rows")
+
+    def __init__(self, rows: list[Row], next_cursor: str | None) -> None:
+        self.rows = rows
+        self.next_cursor = next_cursor
+
+
+def open_ledger(path: str | None = None) -> Ledger:
+    return Ledger(open_reader(path or paths.ledger_db()))
+
+
+def known(value: Any) -> str:
+    """For people: an absent principal or workload reads "unknown" (§1.3.1)."""
+    return "unknown" if value is None or value == "" else str(value)
+
+
+class Ledger:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self._lines = LineReader(connection)
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.connection.close()
+
+    # -- calls ------------------------------------------------------------------------------------------------
+
+    def calls(self, filters: Filters | None = None, *, limit: int = 50, cursor: str | None = None) -> Page:
+        """One page of calls, newest first."""
+        _check_limit(limit)
+        below = _cursor_id(cursor)
+        chosen = plan(self.connection, filters or Filters())
+        found: list[tuple[Any, ...]] = []
+        for branch in chosen.branches:
+            index, where, values = chosen.where(branch)
+            order = "c.id DESC"
+            if branch.index == "tool_calls_run":
+                order = "c.created_at DESC, c.id DESC"  # the order of that index; the same as by id
+            found += self.connection.execute(
+                f"SELECT c.id FROM tool_calls c {index} WHERE {where} AND c.id < ? ORDER BY {order} LIMIT ?",
+                [*values, below, limit + 1],
+            ).fetchall()
+        ids = sorted((row[0] for row in found), reverse=True)
+        next_cursor = str(ids[limit - 1]) if len(ids) > limit else None
+        return Page([self._call_row(number) for number in ids[:limit]], next_cursor)
+
+    def _call_row(self, number: int) -> Row:
+        sql = f"SELECT {_CALL_LIST}, p.shim_id FROM tool_calls c LEFT JOIN producers p USING (producer_no)"
+        return _call(self.connection.execute(sql + " WHERE c.id = ?", (number,)).fetchone())
+
+    def count(self, filters: Filters | None = None) -> int:
+        return int(sum(self._each_branch(filters, "count(*)", "", lambda row: row[0])))
+
+    def group(self, filters: Filters | None = None, *, by: list[str], limit: int = 1000) -> list[Row]:
+        """Calls per group, most first: calls, allowed, blocked, throttled, errors, mean and longest latency."""
+        _check_limit(limit)
+        unknown = [name for name in by if name not in GROUPS]
+        if unknown or not by:
+            raise UsageError(f"Cannot group by {', '.join(unknown) or 'nothing'}.", hint=f"Known: {', '.join(GROUPS)}.")
+        fine = list(_STATS if set(by) <= set(_STATS) else by)
+        keys = ", ".join(f"{GROUPS[name]} AS {name}" for name in fine)
+        grouping = " GROUP BY " + ", ".join(str(place) for place in range(1, len(fine) + 1))
+        merged: dict[tuple[Any, ...], Row] = {}
+        for row in self._each_branch(filters, f"{keys}, {_MEASURES}", grouping, dict):
+            key = tuple(row[name] for name in by)
+            if key in merged:
+                _add_group(merged[key], row)
+            else:
+                merged[key] = {name: row[name] for name in row if name in by or name not in fine}
+        groups = sorted(merged.values(), key=lambda row: -int(row["calls"]))[:limit]
+        return [_with_mean(row) for row in groups]
+
+    def _each_branch(self, filters: Filters | None, columns: str, grouping: str, of_row: Any) -> Iterator[Any]:
+        """The branches of a plan are disjoint, so that counts and groups of them add up."""
+        chosen = plan(self.connection, filters or Filters())
+        for branch in chosen.branches:
+            index, where, values = chosen.where(branch)
+            hint = index if branch.index else ""  # no leading index: SQLite may pick one that covers the columns
+            sql = f"SELECT {columns} FROM tool_calls c {hint} WHERE {where}{grouping}"
+            for row in self.connection.execute(sql, values):
+                yield of_row(row)
+
+    def call(self, call_id: str, run_id: str | None = None) -> Row:
+        """One call with its previews, its hint and its events. An unambiguous beginning of its id will do."""
+        row = self._find_call(call_id, run_id)
+        call = _call(row)
+        number = row["id"]
+        preview = self.connection.execute(
+            "SELECT args_preview, result_preview, redaction_flags FROM previews WHERE id = ?", (number,)
+        ).fetchone()
+        call["args_preview"] = unpack_text(preview[0]) if preview else None
+        call["result_preview"] = unpack_text(preview[1]) if preview else None
+        call["redaction_flags"] = _json(preview[2]) if preview and preview[2] else []
+        hint = self.connection.execute(
+            "SELECT hint_text, hint_kind, retry_advice, suggested_args_json FROM hints WHERE id = ?", (number,)
+        ).fetchone()
+        call["hint"] = None
+        if hint is not None:
+            call["hint"] = {**dict(hint), "suggested_args": _json(hint["suggested_args_json"])}
+            del call["hint"]["suggested_args_json"]
+        call["events"] = [self._event(row[name]) for name in _EVENT_COLUMNS if row[name] is not None]
+        return call
+
+    def _find_call(self, call_id: str, run_id: str | None) -> sqlite3.Row:
+        select = (
+            f"SELECT {_CALL_LIST}, p.shim_id, c.id, {', '.join('c.' + name for name in _EVENT_COLUMNS)}"
+            " FROM tool_calls c LEFT JOIN producers p USING (producer_no)"
+        )
+        condition, values = ("", []) if run_id is None else (" AND c.run_id = ?", [run_id])
+        for where, start in (("c.call_id = ?", [call_id]), ("c.call_id >= ? AND c.call_id < ?", _range(call_id))):
+            rows = self.connection.execute(f"{select} WHERE {where}{condition} LIMIT 2", [*start, *values]).fetchall()
+            if len(rows) == 1:
+                found: sqlite3.Row = rows[0]
+                return found
+            if rows:
+                raise LedgerError(
+                    f"More than one call is {call_id!r}.", hint="Give more of its id, or the run as well."
+                )
+        raise LedgerError(f"There is no call {call_id!r} in the ledger.", hint="`sub query` lists calls and their ids.")
+
+    def _event(self, event_id: int) -> Row:
+        run_no, n = self.connection.execute("SELECT run_no, n FROM events WHERE id = ?", (event_id,)).fetchone()
+        event: Row = _json(self._lines.line(run_no, n))
+        return event
+
+    # -- runs -------------------------------------------------------------------------------------------------
+
+    def runs(
+        self,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        status: str | None = None,
+        agent_id: str | None = None,
+        client: str | None = None,
+        env: str | None = None,
+        since: str | None = None,
+    ) -> Page:
+        """One page of runs, latest start first. `since` is a timestamp as in events."""
+        _check_limit(limit)
+        where, values = ["1"], []
+        for column, value in (("status", status), ("agent_id", agent_id), ("client", client), ("env", env)):
+            if value is not None:
+                where.append(f"{column} = ?")
+                values.append(value)
+        if since is not None:
+            where.append("started_at >= ?")
+            values.append(since)
+        if cursor is not None:
+            started_at, _, run_no = cursor.rpartition("~")
+            where.append("(started_at, run_no) < (?, ?)")
+            values += [started_at, str(_cursor_id(run_no))]
+        rows = self.connection.execute(
+            f"SELECT {_RUN_LIST}, run_no FROM runs WHERE {' AND '.join(where)}"
+            " ORDER BY started_at DESC, run_no DESC LIMIT ?",
+            [*values, limit + 1],
+        ).fetchall()
+        last = rows[limit - 1] if len(rows) > limit else None
+        return Page([_run(row) for row in rows[:limit]], f"{last['started_at']}~{last['run_no']}" if last else None)
+
+    def run(self, run_id: str) -> Row:
+        row = self.connection.execute(f"SELECT {_RUN_LIST} FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+        if row is None:
+            raise LedgerError(f"There is no run {run_id!r} in the ledger.", hint="`sub runs` lists the runs.")
+        run = _run(row)
+        run["producers"] = [
+            dict(producer)
+            for producer in self.connection.execute(
+                "SELECT shim_id, host_id, proc_id, started_at, ended_at, status FROM producers WHERE run_id = ?"
+                " ORDER BY producer_no",
+                (run_id,),
+            )
+        ]
+        return run
+
+    def resolve_run(self, name: str) -> str:
+        """A run id from what a person types: the id, an unambiguous beginning of it, or "last"."""
+        if name == "last":
+            row = self.connection.execute("SELECT run_id FROM runs ORDER BY started_at DESC, run_no DESC LIMIT 1")
+            found = row.fetchone()
+            if found is None:
+                raise LedgerError("The ledger holds no run yet.")
+            return str(found[0])
+        if self.connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (name,)).fetchone():
+            return name
+        rows = self.connection.execute(
+            "SELECT run_id FROM runs WHERE run_id >= ? AND run_id < ? LIMIT 2", _range(name)
+        ).fetchall()
+        if len(rows) == 1:
+            return str(rows[0][0])
+        if rows:
+            raise LedgerError(f"More than one run begins with {name!r}.", hint="Give more of its id.")
+        raise LedgerError(f"There is no run {name!r} in the ledger.", hint="`sub runs` lists the runs.")
+
+    def timeline(self, run_id: str, *, after_n: int = 0, limit: int | None = None) -> Iterator[Row]:
+        """Every event of a run, in chain order."""
+        for line in self.lines(run_id, after_n=after_n, limit=limit):
+            yield _json(line)
+
+    def lines(self, run_id: str, *, after_n: int = 0, limit: int | None = None) -> Iterator[bytes]:
+        """The same as exact bytes."""
+        row = self.connection.execute("SELECT run_no, event_count FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+        if row is None:
+            raise LedgerError(f"There is no run {run_id!r} in the ledger.", hint="`sub runs` lists the runs.")
+        last = row[1] if limit is None else min(row[1], after_n + limit)
+        for n in range(after_n + 1, last + 1):
+            yield self._lines.line(row[0], n)
+
+    # -- what arrives -----------------------------------------------------------------------------------------
+
+    def newest_event_id(self) -> int:
+        return int(self.connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()[0])
+
+    def arrivals(self, after_id: int, *, limit: int = 500) -> list[tuple[int, Row]]:
+        """(id, event) in order of arrival. Ask again with the last id; none is skipped, however late it comes."""
+        return [(number, _json(line)) for number, _, line in arrivals(self.connection, self._lines, after_id, limit)]
+
+    def changes(self) -> int:
+        """A number that changes when another process has committed: cheap to poll."""
+        return int(self.connection.execute("PRAGMA data_version").fetchone()[0])
+
+
+_EVENT_COLUMNS = ("start_event", "decision_event", "end_event")
+
+
+def _call(row: sqlite3.Row) -> Row:
+    call = {name: row[name] for name in CALL_COLUMNS}
+    call["shim_id"] = row["shim_id"]
+    call["preview_truncated"] = bool(call["preview_truncated"])
+    call["tags"] = _json(call.pop("tags_json")) or []
+    return call
+
+
+def _run(row: sqlite3.Row) -> Row:
+    run = {name: row[name] for name in RUN_COLUMNS}
+    run["meta"] = _json(run.pop("metadata_json"))
+    run["workload"] = _json(run.pop("workload_json"))
+    return run
+
+
+def _json(text: str | bytes | None) -> Any:
+    if text is None:
+        return None
+    import json
+
+    return json.loads(text)
+
+
+def _add_group(total: Row, other: Row) -> None:
+    for name in ("calls", "allowed", "blocked", "throttled", "errors", "latency_ms_sum", "latencies"):
+        total[name] = (total[name] or 0) + (other[name] or 0)
+    longest = [row["latency_ms_max"] for row in (total, other) if row["latency_ms_max"] is not None]
+    total["latency_ms_max"] = max(longest, default=None)
+
+
+def _with_mean(row: Row) -> Row:
+    """Counts of nothing are 0; a latency of nothing is not known."""
+    total, known_latencies = row.pop("latency_ms_sum"), row.pop("latencies")
+    for name in ("allowed", "blocked", "throttled", "errors"):
+        row[name] = row[name] or 0
+    row["latency_ms_avg"] = round(total / known_latencies, 3) if known_latencies else None
+    return row
+
+
+def _range(prefix: str) -> list[str]:
+    return [prefix, prefix + "\U0010ffff"]
+
+
+def _check_limit(limit: int) -> None:
+    if not 1 <= limit <= MAX_LIMIT:
+        raise UsageError(f"A limit must be between 1 and {MAX_LIMIT}, not {limit}.")
+
+
+def _cursor_id(cursor: str | None) -> int:
+    if cursor is None:
+        return (1 << 63) - 1
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):
+        raise UsageError(f"{cursor!r} is no cursor.", hint="Use the next_cursor of the page before.")
+    return int(cursor)
