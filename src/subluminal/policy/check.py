@@ -94,7 +94,7 @@ class Checker:
             if _resembles(option, node):
                 self.check(node, option, name)
                 return
-        words = " or ".join(dict.fromkeys(_noun(option) for option in options))
+        words = _nouns(options)
         self.report(node, "wrong-type", f"{name} must be {words}, not {_found(node)}", f"write {words}")
 
     def check_tagged(self, node: Node, structs: list[inspect.StructType], name: str) -> None:
@@ -120,10 +120,7 @@ class Checker:
     def check_struct(self, node: Node, expected: inspect.StructType, name: str) -> None:
         fields = {field.encode_name: field for field in expected.fields}
         if not isinstance(node, Mapping):
-            last = name.rsplit(".")[-1]
-            fix = f"write {last}: {{glob: [...]}}" if "glob" in fields else f"give it fields: {', '.join(fields)}"
-            if isinstance(node, Scalar) and node.value is None and not any(field.required for field in expected.fields):
-                fix = f"write {last}: {{}}"
+            fix = _mapping_fix(node, expected, name)
             self.report(node, "wrong-type", f"{name or self.whole} must be a mapping, not {_found(node)}", fix)
             return
         for key, (key_node, value) in node.items.items():
@@ -155,7 +152,8 @@ class Checker:
 
     def check_list(self, node: Node, expected: Any, name: str) -> None:
         if not isinstance(node, Sequence):
-            fix = f"write [{_literal(node)}]" if isinstance(node, Scalar) and node.value is not None else "write [...]"
+            value = _literal(node) if isinstance(node, Scalar) and node.value is not None else None
+            fix = f"write [{value}]" if value else f"write {name.rsplit('.')[-1]}: []"
             self.report(node, "wrong-type", f"{name} must be a list, not {_found(node)}", fix)
             return
         if expected.min_length and len(node.items) < expected.min_length:
@@ -250,6 +248,23 @@ def _noun(expected: inspect.Type) -> str:
     return "a mapping"
 
 
+def _mapping_fix(node: Node, expected: inspect.StructType, name: str) -> str:
+    fields = sorted(expected.fields, key=lambda field: not field.required)
+    last = name.rsplit(".")[-1]
+    if any(field.encode_name == "glob" for field in fields):
+        return f"write {last}: {{glob: [{_literal(node) if isinstance(node, Scalar) and node.value else '...'}]}}"
+    if isinstance(node, Scalar) and node.value is None and not fields[0].required:
+        return f"write {last}: {{}}"
+    return f"give it fields: {', '.join(field.encode_name for field in fields)}"
+
+
+def _nouns(options: list[inspect.Type]) -> str:
+    nouns = list(dict.fromkeys(_noun(option) for option in options))
+    if "a number" in nouns and "a whole number" in nouns:
+        nouns.remove("a whole number")
+    return nouns[0] if len(nouns) == 1 else f"{', '.join(nouns[:-1])} or {nouns[-1]}"
+
+
 def _found(node: Node) -> str:
     if isinstance(node, Mapping):
         return "a mapping"
@@ -303,9 +318,7 @@ def _out_of_bounds(expected: Any, value: Any) -> str | None:
             return f"less than {expected.lt}"
     elif isinstance(expected, inspect.StrType):
         if expected.min_length and len(value) < expected.min_length:
-            return (
-                "given: it cannot be empty" if expected.min_length == 1 else f"{expected.min_length} characters or more"
-            )
+            return f"at least {expected.min_length} character long"
         if expected.max_length is not None and len(value) > expected.max_length:
             return f"{expected.max_length} characters or fewer"
         if expected.pattern is not None and not re.search(expected.pattern, value):
@@ -326,7 +339,7 @@ def _example(expected: inspect.Type) -> str:
             if not isinstance(expected, inspect.StructType) or not any(f.required for f in expected.fields)
             else "{...}"
         )
-    return _noun(expected)
+    return '"..."' if isinstance(expected, inspect.StrType) else _noun(expected)
 
 
 def expanded(node: Node, expected: inspect.Type) -> Any:

@@ -75,6 +75,10 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     for candidate in words:
         if candidate.lower() == folded:
             return candidate
+    for candidate in words:
+        short, long = sorted((candidate.lower(), folded), key=len)
+        if len(short) >= 3 and long.startswith(short):
+            return candidate
     close = difflib.get_close_matches(folded, [candidate.lower() for candidate in words], n=1, cutoff=0.6)
     return next((candidate for candidate in words if close and candidate.lower() == close[0]), None)
 

@@ -126,7 +126,10 @@ def _unreachable(rules: dict[int, dict[str, Any]], linter: Linter) -> None:
 def _unreachable_words(rule: dict[str, Any], wide: dict[str, Any]) -> tuple[str, str]:
     above = shown(wide["rule_id"])
     if rule["kind"] == wide["kind"]:
-        return f"never asked: {wide['kind']} rule {above} above matches all that it matches", "remove it"
+        return (
+            f"this {rule['kind']} is never asked: {wide['kind']} rule {above} above matches all that it matches",
+            "remove it",
+        )
     return (
         f"this {rule['kind']} never takes effect: {wide['kind']} rule {above} above matches all that it matches",
         f"move it above {above}, or narrow {above}",

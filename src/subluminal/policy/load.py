@@ -6,6 +6,7 @@ A rule of the wrong shape does not hide the faults of the others.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -56,6 +57,7 @@ def checked_bundle(source: bytes, filename: str) -> dict[str, Any]:
     return loaded.bundle
 
 
+@lru_cache(maxsize=1)
 def _bundle_type() -> inspect.StructType:
     expected = inspect.type_info(Bundle)
     assert isinstance(expected, inspect.StructType)
