@@ -105,7 +105,7 @@ class Redactor:
         for anchor in self._hex_words:
             if anchor in lowered:
                 return False
-        if self._forms and _may_hide_letters(text):
+        if self._forms and _may_hide_letters(text, lowered):
             return False
         return not (_suspicious_word(text, lowered) or _suspicious_run(data, text, lowered))
 
@@ -126,7 +126,7 @@ class Redactor:
         lowered = text.lower()
         found = [form for anchor, form in self._anchors if anchor in text]
         found += [form for anchor, form in self._hex if anchor in lowered]
-        if _may_hide_letters(text):
+        if _may_hide_letters(text, lowered):
             found += self._escapable
         return dict.fromkeys(found)
 
@@ -212,11 +212,11 @@ def _compile_utf8(regex: str) -> Any:
 
 
 # Escapes under which a letter or digit could hide: the anchors would not see it.
-_HIDING = rb"%|&#|\\[uUx]"
+_HIDING = rb"%|&#|\\[uUxX]"
 
 
-def _may_hide_letters(text: str) -> bool:
-    return "%" in text or "\\u" in text or "&#" in text or "\\x" in text or "\\U" in text
+def _may_hide_letters(text: str, lowered: str) -> bool:
+    return "%" in text or "&#" in text or "\\u" in lowered or "\\x" in lowered
 
 
 def _suspicious_word(text: str, lowered: str) -> bool:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from subluminal.host.config import ServerConfig
 
 SECRET_PREFIX = "SUB_SECRET_"
+PLACEHOLDER = "sub://"
 BINDINGS_VARIABLE = "SUB_SECRET_BINDINGS"
 # Settings of the shim itself. Identity, SUB_HOME and SUB_POLICY do pass on: an agent started by a tool server belongs
 # to the same run, ledger and policy. Other names that happen to begin with SUB_ are not ours to take.
@@ -99,7 +100,9 @@ def resolve(bindings: Iterable[Binding], environ: Mapping[str, str], base: dict[
             for name in env_names(binding.secret_ref):
                 resolved.child_environ.pop(name, None)
     for binding, value in zip(bindings, values, strict=True):
-        if value is not None:
+        if value is None:
+            _drop_placeholder(resolved.child_environ, binding.inject_as)
+        else:
             resolved.child_environ[binding.inject_as] = value
             if binding.redact:
                 resolved.secrets.append(value)
@@ -112,6 +115,17 @@ def resolve(bindings: Iterable[Binding], environ: Mapping[str, str], base: dict[
             }
         )
     return resolved
+
+
+def placeholder(secret_ref: str) -> str:
+    """What stands in a client's file in place of an adopted secret."""
+    return PLACEHOLDER + secret_ref
+
+
+def _drop_placeholder(environ: dict[str, str], name: str) -> None:
+    """A server that can do without its secret must not take the placeholder for one."""
+    if environ.get(name, "").startswith(PLACEHOLDER):
+        del environ[name]
 
 
 def upstream_environ(

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from harness.keychain import NONE, use_keychain
 
+from harness.keychain import NONE, use_keychain
 from subluminal.contracts.errors import ConfigError
-from subluminal.host.bindings import Binding, parse_bindings, resolve, spawn_environ, upstream_environ
+from subluminal.host.bindings import Binding, parse_bindings, placeholder, resolve, spawn_environ, upstream_environ
 from subluminal.host.config import ServerConfig, load_config
 from subluminal.host.keystore import open_store
 
@@ -73,6 +73,13 @@ def test_a_missing_required_secret_is_an_error_with_a_way_out() -> None:
 def test_a_missing_optional_secret_is_not_an_error() -> None:
     resolved = resolve([Binding("TOKEN", "github_token", required=False)], {})
     assert (resolved.errors, resolved.child_environ, resolved.secrets) == ([], {}, [])
+
+
+def test_a_placeholder_is_replaced_by_the_secret_and_never_taken_for_one() -> None:
+    binding = Binding("TOKEN", "ref", required=False)
+    environ = {"TOKEN": placeholder("ref"), "SUB_SECRET_REF": VALUE}
+    assert resolve([binding], environ).child_environ == {"TOKEN": VALUE}
+    assert resolve([binding], {"TOKEN": placeholder("ref")}).child_environ == {}
 
 
 def test_a_value_too_short_to_mask_is_refused_unless_it_need_not_be_masked() -> None:

@@ -7,8 +7,8 @@ import stat
 from pathlib import Path
 
 import pytest
-from harness.keychain import FILE, NONE, use_keychain
 
+from harness.keychain import FILE, NONE, use_keychain
 from subluminal.contracts.errors import ConfigError, SecretError
 from subluminal.host.keystore import FileStore, keychain_available, open_store
 

@@ -1,0 +1,77 @@
+"""Changes to `config.toml` by commands: comments and order are kept, and the file is replaced in one step.
+
+Imports tomlkit, so nothing on the shim's path may import this.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+
+from subluminal.contracts.errors import ConfigError
+from subluminal.host.bindings import Binding
+from subluminal.host.config import config_path, load_config
+
+
+def with_binding(text: str, server: str, binding: Binding) -> str:
+    """The document with this binding in `[servers.<server>]`, in place of another for the same variable."""
+    document = _parse(text)
+    servers = document.setdefault("servers", tomlkit.table(is_super_table=True))
+    entry = servers.setdefault(server, tomlkit.table())
+    table = tomlkit.inline_table()
+    table.update({"inject_as": binding.inject_as, "secret_ref": binding.secret_ref, "source": binding.source})
+    bindings = entry.get("secret_bindings")
+    if bindings is None:
+        bindings = tomlkit.array().multiline(True)
+        entry["secret_bindings"] = bindings
+    for existing in bindings:
+        if existing.get("inject_as") == binding.inject_as:
+            existing.update(table)
+            return tomlkit.dumps(document)
+    bindings.append(table if isinstance(bindings, tomlkit.items.Array) else _as_table(table))
+    return tomlkit.dumps(document)
+
+
+def read_config_text(environ: Mapping[str, str]) -> str:
+    # A file that does not load is not edited: the change could mean something else than it seems.
+    load_config(environ)
+    try:
+        with open(config_path(environ), encoding="utf-8", newline="") as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""
+
+
+def write_config_text(environ: Mapping[str, str], text: str) -> str:
+    """Replace the file (or the file a link points to); returns its path."""
+    path = os.path.realpath(config_path(environ))
+    directory = os.path.dirname(path)
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(prefix=".config.toml.", dir=directory)
+    try:
+        with open(descriptor, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        os.unlink(temporary)
+        raise ConfigError(f"{path} cannot be written: {error.strerror}") from None
+    return path
+
+
+def _parse(text: str) -> tomlkit.TOMLDocument:
+    try:
+        return tomlkit.parse(text)
+    except TOMLKitError as error:
+        raise ConfigError(f"config.toml is not valid TOML: {error}") from None
+
+
+def _as_table(inline: tomlkit.items.InlineTable) -> tomlkit.items.Table:
+    table = tomlkit.table()
+    table.update(inline)
+    return table
