@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from subluminal.contracts.vocabulary import ALLOW, DEFAULT_ALLOW, INTERFACE_VERSION
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

@@ -6,11 +6,10 @@ here with the contract's types and encodes it again: byte for byte the same.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from subluminal.contracts.jsontext import quote, to_json
 from subluminal.contracts.vocabulary import INTERFACE_VERSION
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -181,6 +180,10 @@ class Emitter:
 
     def breaker_trip(self, wall_ms: int, call_ref: str, breaker: dict[str, Any]) -> str:
         return f'{self._open("breaker_trip", wall_ms)},"call":{call_ref},"breaker":{to_json(breaker)}}}\n'
+
+    def agent_event(self, wall_ms: int, agent: str) -> str:
+        """`agent` is a rendered AgentEvent (additive type: what the agent itself reported)."""
+        return f'{self._open("agent_event", wall_ms)},"agent":{agent}}}\n'
 
 
 def call_ref(call_id: str, call: ToolCall, args_hash: str) -> str:

@@ -14,7 +14,6 @@ no I/O: time is passed in and events leave as bytes.
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
 from subluminal.contracts.canonical import read_args
 from subluminal.contracts.decision import Decision, refusal_message, subluminal_data
@@ -32,6 +31,7 @@ from subluminal.contracts.vocabulary import (
 from subluminal.core.emit import Emitter, call_ref
 from subluminal.core.preview import preview
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

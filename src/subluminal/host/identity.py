@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
 
 from subluminal.contracts.identity import Identity, Source
 from subluminal.contracts.vocabulary import CLIENTS, ENVS
 from subluminal.host import paths
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
     from typing import Any

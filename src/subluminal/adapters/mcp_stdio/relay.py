@@ -21,7 +21,6 @@ from subluminal.adapters.mcp_stdio.session import Session
 from subluminal.core.gate import Gate
 from subluminal.core.redact import Redactor
 from subluminal.host.identity import discover, make_source
-from subluminal.host.limits import Limits
 from subluminal.host.notify import Notifier
 from subluminal.host.runstate import SharedState
 from subluminal.host.sinks import JournalSink, Sink, StreamSink, open_sink
@@ -43,28 +42,28 @@ _GONE = select.POLLHUP | select.POLLERR | select.POLLNVAL
 
 
 class Relay:
-    def __init__(self, options: Options, upstream: Upstream, prepared: Prepared | None) -> None:
+    def __init__(self, options: Options, upstream: Upstream, prepared: Prepared) -> None:
         self.upstream = upstream
-        self.limits = prepared.limits if prepared is not None else Limits()
+        self.config = prepared.config
+        self.timeout_ms = prepared.server.timeout_ms or 0
+        self.audit_before = prepared.server.audit == "before"
         source = make_source()
         self.sink: Sink = open_sink(options.events or os.environ.get("SUB_EVENTS") or "ledger", source.shim_id)
         identity = discover(os.environ, source.host_id, options.client)
         self.policy = PolicyWatch(os.environ, os.getcwd(), options.policy, identity)
-        secrets = prepared.secrets if prepared is not None else ()
-        patterns = prepared.patterns if prepared is not None else ()
         self.gate = Gate(
             identity,
             source,
             self.policy.stack,
             SharedState.open(identity.run_id),
-            Redactor(secrets, patterns),
-            self.limits.max_preview_bytes,
+            Redactor(prepared.secrets, self.config.patterns),
+            self.config.max_preview_bytes,
         )
         self.session = Session(
             self.gate,
             options.server_name,
-            refusal_style=self.limits.refusal_style,
-            timeout_ms=self.limits.timeout_ms,
+            refusal_style=prepared.server.refusal_style,
+            timeout_ms=self.timeout_ms,
         )
         self.notifier = Notifier(isinstance(self.sink, JournalSink) and options.events in (None, "ledger"))
         self.poller = select.poll()
@@ -91,7 +90,7 @@ class Relay:
         self._wake = -1
         self._start(options, prepared)
 
-    def _start(self, options: Options, prepared: Prepared | None) -> None:
+    def _start(self, options: Options, prepared: Prepared) -> None:
         os.set_blocking(self.upstream.stdin, False)
         os.set_blocking(self.upstream.stdout, False)
         os.set_blocking(self.upstream.stderr, False)
@@ -109,7 +108,7 @@ class Relay:
         mono = monotonic_ns() // 1_000_000
         self.gate.open(now, mono, {"server_name": options.server_name})
         self._note_policies(now)
-        for secret in prepared.injections if prepared is not None else ():
+        for secret in prepared.injections:
             self.gate.secret_note(secret, now)
         self._hand_over()
         # Everything made so far lives as long as we do: the collector need not look at it again.
@@ -163,7 +162,7 @@ class Relay:
             return max(0, min(TICK_MS, (self._closing_ns - monotonic_ns()) // 1_000_000 + 1))
         if self._dirty_ns:
             return Notifier.DELAY_MS
-        return TICK_MS if self.policy.has_files or self.limits.timeout_ms or self.sink.held else 30_000
+        return TICK_MS if self.policy.has_files or self.timeout_ms or self.sink.held else 30_000
 
     def _watch(self, fd: int, mask: int) -> None:
         """Only tell the poller what has changed."""
@@ -223,7 +222,7 @@ class Relay:
         if read_ns - self._policy_checked_ns > POLICY_CHECK_NS:
             self._check_policy(read_ns, wall_ms)
         session = self.session
-        limit = self.limits.max_inspect_bytes
+        limit = self.config.max_inspect_bytes
         if self._client_big is not None:
             data = self._more_of_big_call(data, wall_ms, read_ns)
         elif self._client_part:
@@ -238,7 +237,7 @@ class Relay:
                 session.client_line(line, wall_ms, read_ns)
                 if len(lines) > 64:
                     self._forward()
-        if self.limits.audit_before:
+        if self.audit_before:
             session.announce(wall_ms)
             self._hand_over()
         self._forward()
@@ -276,7 +275,7 @@ class Relay:
 
     def _big_call(self, part: bytes) -> None:
         hold = self.gate.may_refuse
-        self._client_big = Oversize(hold, self.limits.max_message_bytes)
+        self._client_big = Oversize(hold, self.config.max_message_bytes)
         self._feed_big_call(part)
 
     def _feed_big_call(self, chunk: bytes) -> None:
@@ -330,7 +329,7 @@ class Relay:
             return
         wall_ms = time_ns() // 1_000_000
         session = self.session
-        limit = self.limits.max_inspect_bytes
+        limit = self.config.max_inspect_bytes
         if self._server_big is not None:
             data = self._more_of_big_reply(data)
         elif self._server_part:
@@ -428,7 +427,7 @@ class Relay:
             self._go_further(now_ns)
         if now_ns - self._policy_checked_ns > POLICY_CHECK_NS and self.policy.has_files:
             self._check_policy(now_ns, time_ns() // 1_000_000)
-        if self.limits.timeout_ms:
+        if self.timeout_ms:
             self.session.expire(now_ns)
             if self.session.has_ended:
                 self.session.settle(time_ns() // 1_000_000, now_ns, now_ns)
@@ -644,3 +643,20 @@ def _describe(status: int | None) -> str:
     if status is None:
         return "its output was closed"
     return f"signal {status - 128}" if status > 128 else f"exit code {status}"
+
+
+def record_failed_start(options: Options, prepared: Prepared) -> None:
+    """A server that lacks a secret is not started: the record says so, then the user is told."""
+    source = make_source()
+    sink = open_sink(options.events or os.environ.get("SUB_EVENTS") or "ledger", source.shim_id)
+    identity = discover(os.environ, source.host_id, options.client)
+    policy = PolicyWatch(os.environ, os.getcwd(), options.policy, identity)
+    redactor = Redactor(prepared.secrets, prepared.config.patterns)
+    gate = Gate(identity, source, policy.stack, SharedState.open(identity.run_id), redactor)
+    wall_ms, mono_ms = time_ns() // 1_000_000, monotonic_ns() // 1_000_000
+    gate.open(wall_ms, mono_ms, {"server_name": options.server_name})
+    for injection in prepared.injections:
+        gate.secret_note(injection, wall_ms)
+    gate.close("FAILED", wall_ms, mono_ms)
+    sink.write(gate.take())
+    sink.close()

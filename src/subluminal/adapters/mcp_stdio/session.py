@@ -14,13 +14,13 @@ input and is repeated with it. Each is one call in the record.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING
 
 from subluminal.adapters.mcp_stdio import wire
 from subluminal.contracts.jsontext import quote, to_json
 from subluminal.contracts.toolcall import ToolCall
 from subluminal.contracts.vocabulary import ALLOW
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

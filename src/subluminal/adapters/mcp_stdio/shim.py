@@ -10,9 +10,9 @@ import os
 import sys
 
 from subluminal.adapters.mcp_stdio.options import USAGE, Options, parse
+from subluminal.adapters.mcp_stdio.prepare import Prepared
 from subluminal.adapters.mcp_stdio.supervise import spawn
 from subluminal.contracts.errors import SubluminalError
-from subluminal.host import paths
 from subluminal.host.identity import borrow_environment
 
 # What a shell answers when a command cannot be found or run.
@@ -36,15 +36,16 @@ def main(argv: list[str]) -> int:
 
 def _run(options: Options) -> int:
     borrow_environment(os.environ)
-    prepared = None
-    child_environ = {name: value for name, value in os.environ.items() if not name.startswith("SUB_")}
-    if "SUB_SECRET_BINDINGS" in os.environ or os.path.exists(paths.config_file()):
-        from subluminal.adapters.mcp_stdio.prepare import prepare
+    prepared = Prepared(options.server_name)
+    for warning in prepared.config.warnings:
+        _say(warning)
+    if prepared.errors:
+        from subluminal.adapters.mcp_stdio.relay import record_failed_start
 
-        prepared = prepare(options.server_name)
-        child_environ = prepared.child_environ
+        record_failed_start(options, prepared)
+        raise prepared.errors[0]
     try:
-        upstream = spawn(options.command, child_environ)
+        upstream = spawn(options.command, prepared.child_environ)
     except OSError as fault:
         _say(f"{options.server_name}: cannot start {options.command[0]!r}: {fault.strerror}")
         return EXIT_NOT_FOUND if isinstance(fault, FileNotFoundError) else EXIT_NOT_RUNNABLE

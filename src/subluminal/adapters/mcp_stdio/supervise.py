@@ -9,8 +9,8 @@ for any reason. Imported before the upstream runs: nothing heavy here.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

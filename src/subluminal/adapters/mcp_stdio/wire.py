@@ -10,8 +10,6 @@ further key, no duplicate, no white space, whatever the order. Anything that doe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 from msgspec import Raw, Struct
 
@@ -19,6 +17,7 @@ from subluminal.adapters.mcp_stdio.scan import MessageScan
 from subluminal.contracts.canonical import canonical_bytes
 from subluminal.contracts.errors import CanonicalError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
