@@ -277,22 +277,30 @@ class SharedState:
                 self._compact_at = _next_compaction(_RECORD.unpack_from(self._map, base)[0])
 
     def _records(self, word: int, position: int) -> Iterator[list[Op]]:
+        """The operations of each readable record; raises Corrupt in the end if any was not readable.
+
+        Values are absolute, so records behind a damaged one are still worth having.
+        """
         end = word & _LENGTH
         if end > ARENA_BYTES:
             raise Corrupt
         base = HEADER_BYTES + (word >> 31 & 1) * ARENA_BYTES
+        damaged = False
         while position < end:
-            if position + _RECORD.size > end:
+            start = position + _RECORD.size
+            if start > end:
                 raise Corrupt
             length, crc = _RECORD.unpack_from(self._map, base + position)
-            start = position + _RECORD.size
             position = start + length
             if position > end:
                 raise Corrupt
             raw = self._map[base + start : base + position]
-            if crc32(raw, word >> 32) != crc:
-                raise Corrupt
-            yield list(decode(raw))
+            if crc32(raw, word >> 32) == crc:
+                yield list(decode(raw))
+            else:
+                damaged = True
+        if damaged:
+            raise Corrupt
 
     def _rebuild(self, word: int) -> None:
         """A damaged log: keep it aside, go on from what could be read. A terminated run stays terminated."""

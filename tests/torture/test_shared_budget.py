@@ -1,0 +1,114 @@
+"""64 processes, one budget of 1,000, SIGKILL at random: exactly 1,000 are charged and no call too many goes through."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import pytest
+
+from harness.engine import Run, compiled, rule, tools
+from subluminal.host.runstate import SharedState
+
+PROCESSES = 64
+LIMIT = 1_000
+KILLS = 40
+DEADLINE_SECONDS = 90
+SEED = 20_261
+
+SNAPSHOT = compiled(
+    rule("b", "budget", tools("t"), scope="run", limit_calls=LIMIT, on_exceed="BLOCK"),
+    rule("busy", "budget", tools("busy"), scope="tool", limit_calls=10**9, on_exceed="BLOCK"),
+    rule("loop", "breaker", tools("busy"), scope="tool", repeat_threshold=50, repeat_window_ms=1, on_trip="BLOCK"),
+)
+
+
+def work(allowed_path: str, go_path: str) -> None:
+    """Between two calls on the budget, make many that only keep the state busy, so that kills meet it at work.
+
+    One byte is written for every call that went through, after the verdict: a kill in between loses one byte.
+    """
+    state = SharedState.open("run")
+    assert isinstance(state, SharedState), state.reason
+    run = Run(SNAPSHOT, state=state)
+    out = os.open(allowed_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    while not os.path.exists(go_path):
+        time.sleep(0.01)
+    while True:
+        for _ in range(5):
+            run.at = time.monotonic_ns() // 1_000_000
+            run.call("busy")
+        decision = run.call("t").decision
+        if decision.action == "ALLOW":
+            os.write(out, b".")
+        elif decision.reason_code == "BUDGET_EXCEEDED":
+            os._exit(0)
+
+
+def start(number: int, folder: Path) -> BaseProcess:
+    # Forked, because 80 interpreters would take longer to start than the test itself takes.
+    worker = get_context("fork").Process(target=work, args=(str(folder / f"allowed-{number}"), str(folder / "go")))
+    worker.start()
+    return worker
+
+
+def wait_until(holds: Callable[[], bool], what: str) -> None:
+    give_up = time.monotonic() + DEADLINE_SECONDS
+    while not holds():
+        assert time.monotonic() < give_up, what
+        time.sleep(0.01)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.contract("POL-003")
+def test_a_budget_shared_by_64_processes_is_exact_whoever_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SUB_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    dice = random.Random(SEED)
+    workers = [start(number, tmp_path) for number in range(PROCESSES)]
+    killed = 0
+
+    def allowed() -> int:
+        return sum(path.stat().st_size for path in tmp_path.glob("allowed-*"))
+
+    try:
+        wait_until(lambda: len(list(tmp_path.glob("allowed-*"))) == PROCESSES, "not every worker got ready")
+        (tmp_path / "go").touch()
+        number = PROCESSES
+        while killed < KILLS and allowed() < LIMIT - 150:
+            running = [worker for worker in workers if worker.exitcode is None]
+            if not running:
+                break
+            victim = dice.choice(running)
+            victim.kill()
+            victim.join()
+            killed += victim.exitcode == -signal.SIGKILL
+            if dice.random() < 0.5:  # clients respawn dead servers; the run goes on where it was
+                workers.append(start(number, tmp_path))
+                number += 1
+            time.sleep(dice.random() * 0.02)
+        wait_until(lambda: all(worker.exitcode is not None for worker in workers), "a worker hangs")
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.join()
+
+    assert killed >= 10, "the test did not do its work"
+    assert {worker.exitcode for worker in workers} <= {0, -signal.SIGKILL}
+    state = SharedState.open("run")
+    assert isinstance(state, SharedState)
+    state.begin()
+    state.abandon()
+    (counter,) = state.entries.run_wide.values()
+    assert counter[2] == LIMIT
+    assert state.repaired == 0
+    assert LIMIT - killed <= allowed() <= LIMIT
+    assert Run(SNAPSHOT, state=state).action("t") == "BLOCK"
