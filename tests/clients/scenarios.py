@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.processes import MARKER_VARIABLE
-
 from clients import programs
 from clients.models import ApiError, Die, MessagesServer, ModelServer, ResponsesServer, Stall, Text, ToolCall, Turn
+from harness.processes import MARKER_VARIABLE
 from subluminal.agents.base import Backend, RunRequest
 from subluminal.agents.claude_code import ClaudeCode
 from subluminal.agents.codex import Codex

@@ -108,7 +108,10 @@ class EventBuilder:
     def __init__(self, kind: str) -> None:
         self._kind = kind
 
-    def text(self, text: str, data: Any = None) -> list[AgentEvent]:
+    def text(self, text: str, data: dict[str, Any] | None = None, *, delta: bool = False) -> list[AgentEvent]:
+        """`delta`: a piece of a text that goes on; without it the text is a whole one (or its chunks)."""
+        if delta:
+            data = {**(data or {}), "delta": True}
         return bound_event(AgentEvent(self._kind, AgentEventKind.TextOutput, "assistant", text, None, data))
 
     def tool_call(self, data: dict[str, Any]) -> list[AgentEvent]:

@@ -128,7 +128,7 @@ class Mapper:
         if line.parent_tool_use_id is None:
             self.final_text = text
         rest = self._told.rest(message.id, text)
-        return self._events.text(rest, _parent(line)) if rest else []
+        return self._events.text(rest, _parent(line), delta=rest != text) if rest else []
 
     def _tool_use(self, line: Line, block: Block) -> list[AgentEvent]:
         name = block.name or ""
@@ -166,7 +166,7 @@ class Mapper:
         delta = event.delta
         if event.type == "content_block_delta" and delta is not None and delta.type == "text_delta" and delta.text:
             self._told.add(self._speaking.get(speaker), event.index, delta.text)
-            return self._events.text(delta.text, _parent(line))
+            return self._events.text(delta.text, _parent(line), delta=True)
         return self._events.unknown(f"stream_event/{event.type}", size)
 
     def _result(self, line: Line) -> list[AgentEvent]:

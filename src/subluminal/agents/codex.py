@@ -123,7 +123,8 @@ class Mapper:
         if native != "item.completed":
             self._told.restart(item.id, text)
         data = {"item_type": "reasoning"} if item.type == "reasoning" else None
-        return self._events.text(rest, data) if rest else []
+        delta = native != "item.completed" or rest != text
+        return self._events.text(rest, data, delta=delta) if rest else []
 
     def _tool(self, phase: str, item: Item) -> list[AgentEvent]:
         failed = item.status in FAILED

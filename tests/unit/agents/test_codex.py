@@ -167,7 +167,7 @@ VALUES = st.recursive(
 
 
 @given(lines=st.lists(VALUES | st.binary(max_size=30), max_size=6))
-@settings(max_examples=500, derandomize=True, deadline=None)
+@settings(max_examples=150, derandomize=True, deadline=None)
 def test_no_line_whatever_its_shape_crashes_the_mapper(lines: list[Any]) -> None:
     mapper = Mapper()
     for line in lines:
