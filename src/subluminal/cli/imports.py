@@ -228,16 +228,21 @@ def _overview(as_json: bool) -> int:
     for file in found:
         print(f"{paint(CLIENTS[file.client].title, None, bold=True)}  {printable(file.path)}")
         _overview_of(file)
-    waiting = dict.fromkeys(file.client for file in found if any(_would_wrap(entry) for entry in file.entries))
+    waiting = dict.fromkeys(_import_of(file) for file in found if any(_would_wrap(entry) for entry in file.entries))
     if not found:
         note("No client configuration was found. Known clients: " + ", ".join(CLIENTS) + ".")
     elif waiting:
         note("Nothing was changed. To route these servers through Subluminal:")
-        for name in waiting:
-            note(f"  sub import {name}")
+        for command in waiting:
+            note(f"  {command}")
     else:
         note("Nothing to do: every stdio server goes through Subluminal already.")
     return 0
+
+
+def _import_of(file: SurveyedFile) -> str:
+    """Managed files belong to an administrator, so they are imported only when asked for."""
+    return f"sub import {file.client}" + (" --scope managed" if file.scope == "managed" else "")
 
 
 def _overview_of(file: SurveyedFile) -> None:

@@ -87,11 +87,14 @@ def check_writable(snapshot: Snapshot, *, foreign: bool = False) -> None:
 
 
 def warnings(snapshot: Snapshot) -> list[str]:
+    found = []
     parent = os.path.dirname(snapshot.real)
     mode = os.stat(parent).st_mode
     if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-        return [f"{parent} can be changed by every user of this machine"]
-    return []
+        found.append(f"{parent} can be changed by every user of this machine")
+    if snapshot.stat.st_nlink > 1:
+        found.append(f"{snapshot.real} has {snapshot.stat.st_nlink} hard links; only this one is changed")
+    return found
 
 
 def replace(snapshot: Snapshot, data: bytes) -> None:

@@ -64,8 +64,7 @@ def _restore(
     files.check_writable(snapshot, foreign=foreign)
     report.status = "restored"
     report.exact = bool(used) and exact
-    if report.exact:
-        _name_the_restored(client, file, snapshot.data, data, report)
+    _name_the_restored(client, file, choice, snapshot.data, report)
     if dry_run:
         report.diff = _diff(client, file.path, snapshot.data, data)
         return report
@@ -122,7 +121,6 @@ def _unwrap_rest(
             continue
         edits += wrapping.unwrap(entry, found, client, document, known.get(entry.key))
         touched.add(entry.key)
-        report.servers.append(describe(entry, "restored"))
     if not edits:
         return data, True
     after = client.read(apply(document.text, edits))
@@ -130,12 +128,16 @@ def _unwrap_rest(
     return after.text.encode(), False
 
 
-def _name_the_restored(client: Client, file: ConfigFile, old: bytes, new: bytes, report: FileReport) -> None:
-    routed = [e for e in client.entries(client.read(decode(old)), file.scope) if wrapping.recognise(e)]
-    kept = {(server.scope, server.project, server.name) for server in report.servers}
-    for entry in routed:
+def _name_the_restored(client: Client, file: ConfigFile, choice: Choice, old: bytes, report: FileReport) -> None:
+    """Everything that was routed in the file and is not named as kept or skipped has been put back."""
+    named = {(server.scope, server.project, server.name) for server in report.servers}
+    for entry in client.entries(client.read(decode(old)), file.scope):
         server = describe(entry, "restored")
-        if (server.scope, server.project, server.name) not in kept:
+        if (
+            wrapping.recognise(entry)
+            and choice.covers(entry)
+            and (server.scope, server.project, server.name) not in named
+        ):
             report.servers.append(server)
 
 

@@ -124,6 +124,14 @@ def test_a_directory_that_everyone_can_change_is_pointed_out(home: ClientHome) -
     assert any("every user" in warning for warning in report.warnings)
 
 
+def test_a_hard_link_is_pointed_out(home: ClientHome) -> None:
+    path = home.write("claude", PLAIN)
+    os.link(path, home.home / "second")
+    report = home.imported("claude")
+    assert any("hard links" in warning for warning in report.warnings)
+    assert (home.home / "second").read_bytes() == PLAIN
+
+
 def test_temporary_names_cannot_be_foreseen_or_followed(home: ClientHome, monkeypatch: pytest.MonkeyPatch) -> None:
     path = home.write("claude", PLAIN)
     victim = home.home / "victim"

@@ -24,7 +24,7 @@ def value_of(node: Node, text: str) -> Any:
     return json.loads(raw)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=80, deadline=None, derandomize=True)
 @given(written())
 def test_every_way_to_write_a_value_is_read_as_that_value(case: tuple[str, Any]) -> None:
     text, value = case
@@ -46,7 +46,7 @@ def test_plain_json_is_accepted_exactly_when_the_standard_decoder_accepts_it(tex
     assert reading.liberty is not None or expected is not None
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None, derandomize=True)
 @given(
     written(
         st.fixed_dictionaries({"a": VALUES, "mcpServers": st.dictionaries(st.text(max_size=3), VALUES), "b": VALUES})

@@ -54,6 +54,7 @@ def test_an_import_after_the_client_added_a_server_is_undone_completely(home: Cl
     assert {server.name: server.status for server in second.servers} == {"a": "already", "b": "wrapped"}
     report = home.restored("claude")
     assert report.exact is False
+    assert {server.name: server.status for server in report.servers} == {"a": "restored", "b": "restored"}
     assert servers(path) == {"a": {"command": "x"}, "b": {"command": "y", "args": ["1"]}}
 
 

@@ -54,7 +54,7 @@ def unroute(client: Client, text: str, records: dict[Any, Any]) -> str:
     return apply(text, edits)
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(written(JSON_FILES))
 def test_json_with_comments(case: tuple[str, Any]) -> None:
     text, value = case
@@ -132,7 +132,7 @@ def readable(text: str) -> bool:
     return True
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(toml_files().filter(lambda case: readable(case[0])))
 def test_toml(case: tuple[str, dict[str, Any]]) -> None:
     text, servers = case
