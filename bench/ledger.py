@@ -70,7 +70,7 @@ def ingest(events: int, producers: int) -> dict[str, Any]:
         writer.stdin.flush()  # type: ignore[union-attr]
     total = producers * (calls * 3 + 2)
     reader = sqlite3.connect(f"file:{home}/ledger.db?mode=ro", uri=True)
-    while reader.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()[0] < total:
+    while reader.execute("SELECT coalesce(sum(event_count), 0) FROM runs").fetchone()[0] < total:
         time.sleep(0.02)
     seconds = time.perf_counter() - began
     ticks = Path(f"/proc/{daemon.pid}/stat").read_text().rsplit(")", 1)[1].split() if os.path.exists("/proc") else None
@@ -135,7 +135,8 @@ def fill(home: Path, calls: int) -> None:
 
     columns = (
         "id, call_id, run_id, server_name, tool_name, args_hash, decision, rule_id, status, latency_ms, bytes_in,"
-        " bytes_out, preview_truncated, created_at, seq, transport, producer_no, severity, reason_code, summary, ended_at"
+        " bytes_out, preview_truncated, created_at, seq, transport, producer_no, severity, reason_code, summary,"
+        " ended_at"
     )
     connection = store.connection
     connection.execute("PRAGMA synchronous = OFF")

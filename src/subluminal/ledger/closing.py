@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from subluminal.contracts.vocabulary import ALLOW, INTERFACE_VERSION, THROTTLE
-from subluminal.ledger.encoding import unpack_lines
+from subluminal.ledger.lines import N_BITS, LineReader
 from subluminal.ledger.projection import epoch_ms
 from subluminal.ledger.reading import utc_now
 
@@ -82,14 +82,11 @@ def _count(totals: dict[str, int], decision: str | None, status: str) -> None:
 
 def _envelope(connection: sqlite3.Connection, producer_no: int) -> dict[str, Any]:
     """The identity of the producer, from the last event it wrote itself."""
-    run_no, n = connection.execute(
-        "SELECT run_no, n FROM events WHERE producer_no = ? ORDER BY seq DESC LIMIT 1", (producer_no,)
-    ).fetchone()
-    first_n, stored = connection.execute(
-        "SELECT first_n, lines FROM segments WHERE run_no = ? AND first_n <= ? ORDER BY first_n DESC LIMIT 1",
-        (run_no, n),
-    ).fetchone()
-    event = msgspec.json.decode(unpack_lines(stored)[n - first_n])
+    number = connection.execute(
+        "SELECT id FROM events WHERE producer_no = ? ORDER BY seq DESC LIMIT 1", (producer_no,)
+    ).fetchone()[0]
+    line = LineReader(connection).line(number >> N_BITS, number & ((1 << N_BITS) - 1))
+    event = msgspec.json.decode(line)
     names = ("ts", "run_id", "agent_id", "client", "env", "source", "principal", "workload")
     return {name: event[name] for name in names if name in event}
 

@@ -27,7 +27,7 @@ from subluminal.contracts.errors import LedgerError
 from subluminal.host.ledgerd import socket_address
 from subluminal.ledger.connections import Connection
 from subluminal.ledger.ingest import Spool
-from subluminal.ledger.lines import LineReader
+from subluminal.ledger.lines import newest_arrival
 from subluminal.ledger.live import Follower, follow_request
 from subluminal.ledger.log import Log
 from subluminal.ledger.peer import is_owner
@@ -82,7 +82,6 @@ class Daemon:
         self.spool = Spool(os.path.join(home, "spool"), self.store)
         self._selector = selectors.DefaultSelector()
         self._listener = self._listen()
-        self._reader = LineReader(self.store.connection)
 
     # -- start and end ----------------------------------------------------------------------------------------
 
@@ -298,8 +297,7 @@ class Daemon:
         except msgspec.MsgspecError as error:
             connection.send({"error": str(error)})
             return
-        newest = self.store.connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()[0]
-        connection.follower = Follower(request, newest)
+        connection.follower = Follower(request, newest_arrival(self.store.connection))
         connection.send({"following": {"after": connection.follower.after}})
 
     def _serve(self) -> None:
@@ -307,7 +305,7 @@ class Daemon:
         for number, connection in list(self.connections.items()):
             follower = connection.follower
             if follower is not None and connection.has_room:
-                lines, connection.behind = follower.next_lines(self.store.connection, self._reader)
+                lines, connection.behind = follower.next_lines(self.store.connection)
                 for line in lines:
                     connection.send_line(line)
             connection.flush()

@@ -6,6 +6,12 @@ import sqlite3
 
 from subluminal.ledger.encoding import unpack_lines
 
+# events.id is (run_no << N_BITS) + n.
+N_BITS = 32
+# Lines deflated together: enough for the envelopes to vanish, few enough to read one event in under a millisecond.
+SEGMENT_LINES = 128
+# A place in the order of arrival is (segment << _PLACE_BITS) + position in it.
+_PLACE_BITS = 7
 _SEGMENTS_KEPT = 16
 
 
@@ -36,11 +42,20 @@ class LineReader:
         return kept
 
 
-def arrivals(
-    connection: sqlite3.Connection, reader: LineReader, after_id: int, limit: int
-) -> list[tuple[int, str, bytes]]:
-    """(id, type, line) of the events that arrived after `after_id`, in order."""
-    rows = connection.execute(
-        "SELECT id, type, run_no, n FROM events WHERE id > ? ORDER BY id LIMIT ?", (after_id, limit)
-    ).fetchall()
-    return [(row[0], row[1], reader.line(row[2], row[3])) for row in rows]
+def newest_arrival(connection: sqlite3.Connection) -> int:
+    """The place after everything that is stored now. A segment never grows once it is committed."""
+    newest = connection.execute("SELECT coalesce(max(id), 0) FROM segments").fetchone()[0]
+    return (int(newest) << _PLACE_BITS) + SEGMENT_LINES - 1
+
+
+def arrivals(connection: sqlite3.Connection, after: int, limit: int) -> list[tuple[int, bytes]]:
+    """(place, line) of the events that arrived after a place, in order; about `limit` of them, by whole segments."""
+    segment, position = after >> _PLACE_BITS, after & (SEGMENT_LINES - 1)
+    found: list[tuple[int, bytes]] = []
+    for number, stored in connection.execute("SELECT id, lines FROM segments WHERE id >= ? ORDER BY id", (segment,)):
+        first = position + 1 if number == segment else 0
+        lines = unpack_lines(stored)[first:]
+        found += [((number << _PLACE_BITS) + place, line) for place, line in enumerate(lines, first)]
+        if len(found) >= limit:
+            break
+    return found

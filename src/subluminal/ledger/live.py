@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from subluminal.ledger.lines import LineReader, arrivals
+from subluminal.ledger.lines import arrivals
 
 # Events looked at for one follower before the daemon turns to its other work.
 LOOK_EVENTS = 500
@@ -38,26 +38,24 @@ def follow_request(control: dict[str, Any]) -> FollowRequest:
 class Follower:
     def __init__(self, request: FollowRequest, newest: int) -> None:
         self._request = request
-        self.after = newest if request.after is None else request.after
+        self._all = not any((request.run, request.server, request.tool, request.decision, request.status, request.type))
+        self.after = newest if request.after is None else max(0, request.after)
 
-    def next_lines(self, connection: sqlite3.Connection, reader: LineReader) -> tuple[list[bytes], bool]:
+    def next_lines(self, connection: sqlite3.Connection) -> tuple[list[bytes], bool]:
         """Lines that have arrived and match, and whether there may be more."""
-        found = arrivals(connection, reader, self.after, LOOK_EVENTS)
+        found = arrivals(connection, self.after, LOOK_EVENTS)
         if not found:
             return [], False
         self.after = found[-1][0]
-        return [line for _, kind, line in found if self._wanted(kind, line)], len(found) == LOOK_EVENTS
+        return [line for _, line in found if self._all or self._wanted(line)], len(found) >= LOOK_EVENTS
 
-    def _wanted(self, kind: str, line: bytes) -> bool:
+    def _wanted(self, line: bytes) -> bool:
         request = self._request
-        if request.type and kind not in request.type:
-            return False
-        if not (request.run or request.server or request.tool or request.decision or request.status):
-            return True
         event = msgspec.json.decode(line)
         call = event.get("call") or {}
         return (
-            _matches(request.run, event.get("run_id"))
+            _matches(request.type, event.get("type"))
+            and _matches(request.run, event.get("run_id"))
             and _matches(request.server, call.get("server_name"))
             and _matches(request.tool, call.get("tool_name"))
             and _matches(request.decision, (event.get("decision") or {}).get("action"))

@@ -8,10 +8,11 @@ Traps:
 - `tool_calls.id` is the call's time (ms << 12) plus a tie-break, so that every index, which ends in the row id, is
   already in time order: newest-first listings and time ranges need no sort and no further index.
 - `tool_calls_stats` covers what groups need: without it, SQLite would sort a million rows to group them.
-- `events.id` is the order of arrival; following the ledger goes by it and never by time.
-- An event's exact line is in the segment of its run that covers its number `n`: the lines that one flush stored,
-  joined by newlines and deflated together. Their envelopes repeat, so this takes a tenth of the room of single rows
-  and less time than writing those would.
+- `events.id` is (run_no << 32) + n, the event's number in its run: a run's chain is one range of row ids. The columns
+  `start_event`, `decision_event` and `end_event` of a call hold that n.
+- An event's exact line is in the segment of its run that covers n: the lines that one flush stored, joined by newlines
+  and deflated together. Their envelopes repeat, so this takes a tenth of the room of single rows and less time than
+  writing those would. The order of segments is the order of arrival; following the ledger goes by it, never by time.
 - Readers open with `mode=ro`, never `immutable`: they must see the WAL.
 """
 
@@ -151,18 +152,14 @@ CREATE INDEX producers_journal ON producers (journal) WHERE journal IS NOT NULL;
 
 CREATE TABLE events (
   id INTEGER PRIMARY KEY,
-  run_no INTEGER NOT NULL,
-  n INTEGER NOT NULL,
   producer_no INTEGER NOT NULL,
   seq INTEGER NOT NULL,
-  type TEXT NOT NULL,
   hash BLOB NOT NULL
 );
-CREATE UNIQUE INDEX events_run ON events (run_no, n);
 CREATE UNIQUE INDEX events_producer ON events (producer_no, seq);
 
 CREATE TABLE segments (
-  id INTEGER PRIMARY KEY,
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
   run_no INTEGER NOT NULL,
   first_n INTEGER NOT NULL,
   lines BLOB NOT NULL

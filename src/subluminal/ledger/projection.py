@@ -133,11 +133,11 @@ class Call:
         self.stored = False
         self.restarted = False  # the start came after the row was stored: its fixed columns must be written again
 
-    def start(self, event: ev.ToolCallStart, event_id: int) -> bool:
+    def start(self, event: ev.ToolCallStart, n: int) -> bool:
         row, call = self.row, event.call
         if row.start_event is not None:
             return False
-        row.start_event = event_id
+        row.start_event = n
         row.args_hash = call.args_hash
         row.created_at = normal_ts(event.ts)
         row.bytes_in = call.bytes_in
@@ -158,11 +158,11 @@ class Call:
         self.restarted = self.stored
         return True
 
-    def decide(self, event: ev.ToolCallDecision, event_id: int) -> bool:
+    def decide(self, event: ev.ToolCallDecision, n: int) -> bool:
         row, decision = self.row, event.decision
         if row.decision_event is not None:
             return False
-        row.decision_event = event_id
+        row.decision_event = n
         row.decision = decision.action
         row.rule_id = decision.rule_id
         row.severity = decision.severity
@@ -178,11 +178,11 @@ class Call:
             self.hinted(decision.hint, event.ts)
         return True
 
-    def end(self, event: ev.ToolCallEnd, event_id: int) -> bool:
+    def end(self, event: ev.ToolCallEnd, n: int) -> bool:
         row = self.row
         if row.end_event is not None:
             return False
-        row.end_event = event_id
+        row.end_event = n
         row.status = event.status
         row.latency_ms = event.latency_ms
         row.bytes_out = event.bytes_out

@@ -7,7 +7,7 @@
         ledger.runs(limit=20)           ledger.resolve_run("last")     ledger.run(run_id)
         ledger.call(call_id)            with previews, hint and the exact events
         ledger.timeline(run_id)         every event of a run, in chain order
-        ledger.arrivals(after_id)       events in order of arrival, for tail; begin with ledger.newest_event_id()
+        ledger.arrivals(after)          events in order of arrival, for tail; begin with ledger.newest_arrival()
 
 Everything is read-only and needs no daemon. Imports little on purpose: `sub query` answers within 100 ms including the
 start of Python. A fact that is not known is None; `known` turns it into the word "unknown" for people.
@@ -23,7 +23,7 @@ from subluminal.contracts.errors import LedgerError, UsageError
 from subluminal.host import paths
 from subluminal.ledger.encoding import unpack_text
 from subluminal.ledger.filters import Filters, plan
-from subluminal.ledger.lines import LineReader, arrivals
+from subluminal.ledger.lines import LineReader, arrivals, newest_arrival
 from subluminal.ledger.migrations import open_reader
 
 Row = dict[str, Any]
@@ -225,7 +225,7 @@ class Ledger:
         if hint is not None:
             call["hint"] = {**dict(hint), "suggested_args": _json(hint["suggested_args_json"])}
             del call["hint"]["suggested_args_json"]
-        call["events"] = [self._event(row[name]) for name in _EVENT_COLUMNS if row[name] is not None]
+        call["events"] = self._events(call["run_id"], [row[name] for name in _EVENT_COLUMNS])
         return call
 
     def _find_call(self, call_id: str, run_id: str | None) -> sqlite3.Row:
@@ -245,10 +245,9 @@ class Ledger:
                 )
         raise LedgerError(f"There is no call {call_id!r} in the ledger.", hint="`sub query` lists calls and their ids.")
 
-    def _event(self, event_id: int) -> Row:
-        run_no, n = self.connection.execute("SELECT run_no, n FROM events WHERE id = ?", (event_id,)).fetchone()
-        event: Row = _json(self._lines.line(run_no, n))
-        return event
+    def _events(self, run_id: str, numbers: list[int | None]) -> list[Row]:
+        run_no = self.connection.execute("SELECT run_no FROM runs WHERE run_id = ?", (run_id,)).fetchone()[0]
+        return [_json(self._lines.line(run_no, n)) for n in numbers if n is not None]
 
     # -- runs -------------------------------------------------------------------------------------------------
 
@@ -335,12 +334,13 @@ class Ledger:
 
     # -- what arrives -----------------------------------------------------------------------------------------
 
-    def newest_event_id(self) -> int:
-        return int(self.connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()[0])
+    def newest_arrival(self) -> int:
+        """The place after everything that is stored now."""
+        return newest_arrival(self.connection)
 
-    def arrivals(self, after_id: int, *, limit: int = 500) -> list[tuple[int, Row]]:
-        """(id, event) in order of arrival. Ask again with the last id; none is skipped, however late it comes."""
-        return [(number, _json(line)) for number, _, line in arrivals(self.connection, self._lines, after_id, limit)]
+    def arrivals(self, after: int, *, limit: int = 500) -> list[tuple[int, Row]]:
+        """(place, event) in order of arrival. Ask again with the last place: none is skipped, however late it comes."""
+        return [(place, _json(line)) for place, line in arrivals(self.connection, after, limit)]
 
     def changes(self) -> int:
         """A number that changes when another process has committed: cheap to poll."""

@@ -38,18 +38,6 @@ class NewerEvent(Struct, kw_only=True):
 
 _decode = msgspec.json.Decoder(ev.Event).decode
 _decode_newer = msgspec.json.Decoder(NewerEvent).decode
-TYPES: dict[type, str] = {
-    ev.RunStart: "run_start",
-    ev.ToolCallStart: "tool_call_start",
-    ev.ToolCallDecision: "tool_call_decision",
-    ev.ToolCallEnd: "tool_call_end",
-    ev.RunEnd: "run_end",
-    ev.HintIssued: "hint_issued",
-    ev.PolicyLoaded: "policy_loaded",
-    ev.SecretInjection: "secret_injection",
-    ev.ShimHealth: "shim_health",
-    ev.BreakerTrip: "breaker_trip",
-}
 
 AnyEvent = ev.Event | NewerEvent
 

@@ -12,6 +12,7 @@ import msgspec
 from subluminal.contracts import events as ev
 from subluminal.ledger.chain import GENESIS, link
 from subluminal.ledger.encoding import pack_lines, pack_text
+from subluminal.ledger.lines import N_BITS, SEGMENT_LINES
 from subluminal.ledger.projection import (
     CALL_COLUMNS,
     FILLED_COLUMNS,
@@ -39,8 +40,6 @@ _TICKS_KEPT = 4096
 # What is held in memory before it is written, whatever the size of the batch.
 FLUSH_ROWS = 4096
 FLUSH_BYTES = 8 << 20
-# Lines deflated together: enough for the envelopes to vanish, few enough to read one event in under a millisecond.
-SEGMENT_LINES = 128
 
 
 def _places(count: int) -> str:
@@ -314,29 +313,22 @@ class EventTable:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        newest = connection.execute(
-            "SELECT max(coalesce((SELECT max(id) FROM events), 0),"
-            " coalesce((SELECT value FROM meta WHERE key = 'last_event_id'), 0))"
-        ).fetchone()[0]
-        self._next_id = int(newest) + 1
-        self._rows: list[tuple[int, int, int, int, int, str, bytes]] = []
+        self._rows: list[tuple[int, int, int, bytes]] = []
         self._lines: dict[int, tuple[int, list[bytes]]] = {}
         self._bytes = 0
 
-    def append(self, run: RunRow, producer_no: int, seq: int, kind: str, line: bytes) -> int:
-        """Number, link and keep one event; returns its id."""
-        event_id = self._next_id
-        self._next_id = event_id + 1
+    def append(self, run: RunRow, producer_no: int, seq: int, line: bytes) -> int:
+        """Number, link and keep one event; returns its number in the run."""
         run.event_count = n = run.event_count + 1
         run.chain_head = head = link(run.chain_head, line)
         run_no = run.run_no
-        self._rows.append((event_id, run_no, n, producer_no, seq, kind, head))
+        self._rows.append(((run_no << N_BITS) + n, producer_no, seq, head))
         pending = self._lines.get(run_no)
         if pending is None:
             pending = self._lines[run_no] = (n, [])
         pending[1].append(line)
         self._bytes += len(line)
-        return event_id
+        return n
 
     @property
     def full(self) -> bool:
@@ -345,9 +337,7 @@ class EventTable:
     def flush(self) -> None:
         if not self._rows:
             return
-        self._connection.executemany(
-            "INSERT INTO events (id, run_no, n, producer_no, seq, type, hash) VALUES (?, ?, ?, ?, ?, ?, ?)", self._rows
-        )
+        self._connection.executemany("INSERT INTO events (id, producer_no, seq, hash) VALUES (?, ?, ?, ?)", self._rows)
         self._connection.executemany(
             "INSERT INTO segments (run_no, first_n, lines) VALUES (?, ?, ?)",
             [
@@ -364,7 +354,7 @@ class EventTable:
         """None: no such event. Else whether its line is this one, told from the chain without reading the segment."""
         self.flush()
         found = self._connection.execute(
-            "SELECT e.hash, b.hash FROM events e LEFT JOIN events b ON b.run_no = e.run_no AND b.n = e.n - 1"
+            "SELECT e.hash, b.hash FROM events e LEFT JOIN events b ON b.id = e.id - 1"
             " WHERE e.producer_no = ? AND e.seq = ?",
             (producer_no, seq),
         ).fetchone()

@@ -28,7 +28,7 @@ from subluminal.contracts.errors import LedgerError
 from subluminal.ledger import chain
 from subluminal.ledger.migrations import BUSY_TIMEOUT_MS, open_writer
 from subluminal.ledger.projection import Producer, Run
-from subluminal.ledger.reading import TYPES, BadEvent, NewerEvent, read_event, utc_now
+from subluminal.ledger.reading import BadEvent, read_event, utc_now
 from subluminal.ledger.rows import CallTable, Catalogue, EventTable, RunTable
 
 T = TypeVar("T")
@@ -96,54 +96,53 @@ class Store:
             return False
         if seq > producer.last_seq:
             producer.last_seq = seq
-        kind = event.type if isinstance(event, NewerEvent) else TYPES[type(event)]
-        event_id = self._events.append(run.row, producer.no, seq, kind, line)
+        n = self._events.append(run.row, producer.no, seq, line)
         self._runs.touch(run, producer)
         run.identify(event)
-        fold = _FOLDS.get(kind)
+        fold = _FOLDS.get(type(event))
         if fold is not None:
-            fold(self, event, event_id, producer, run)
+            fold(self, event, n, producer, run)
         if self._events.full:
             self._flush()
         return True
 
     # -- the fold, one method per event type ------------------------------------------------------------------
 
-    def _call_start(self, event: ev.ToolCallStart, event_id: int, producer: Producer, run: Run) -> None:
+    def _call_start(self, event: ev.ToolCallStart, n: int, producer: Producer, run: Run) -> None:
         call = self._calls.starting(event, producer.no, run)
-        call.start(event, event_id)
+        call.start(event, n)
         self._calls.changed(call)
         self._catalogue.saw_tool(event.call.server_name, event.call.tool_name)
 
-    def _call_decision(self, event: ev.ToolCallDecision, event_id: int, producer: Producer, run: Run) -> None:
+    def _call_decision(self, event: ev.ToolCallDecision, n: int, producer: Producer, run: Run) -> None:
         call = self._calls.find(run, event.call.call_id) or self._calls.refer(event, producer.no, run)
-        if call.decide(event, event_id):
+        if call.decide(event, n):
             run.count_decision(event.decision.action)
         self._calls.changed(call)
 
-    def _call_end(self, event: ev.ToolCallEnd, event_id: int, producer: Producer, run: Run) -> None:
+    def _call_end(self, event: ev.ToolCallEnd, n: int, producer: Producer, run: Run) -> None:
         call = self._calls.find(run, event.call.call_id) or self._calls.refer(event, producer.no, run)
-        if call.end(event, event_id):
+        if call.end(event, n):
             run.count_end(call.row)
         self._calls.changed(call)
 
-    def _hint(self, event: ev.HintIssued, event_id: int, producer: Producer, run: Run) -> None:
+    def _hint(self, event: ev.HintIssued, n: int, producer: Producer, run: Run) -> None:
         call = self._calls.find(run, event.call.call_id)
         if call is not None:
             call.hinted(event.hint, event.ts)
             self._calls.changed(call)
 
-    def _run_start(self, event: ev.RunStart, event_id: int, producer: Producer, run: Run) -> None:
+    def _run_start(self, event: ev.RunStart, n: int, producer: Producer, run: Run) -> None:
         run.start(event, producer)
         run.merge()
         for policy in [event.run.policy, *(event.run.policies or [])]:
             self._catalogue.saw_policy(policy, event.run.mode, event.ts)
 
-    def _run_end(self, event: ev.RunEnd, event_id: int, producer: Producer, run: Run) -> None:
+    def _run_end(self, event: ev.RunEnd, n: int, producer: Producer, run: Run) -> None:
         run.end(event, producer)
         run.merge()
 
-    def _policy_loaded(self, event: ev.PolicyLoaded, event_id: int, producer: Producer, run: Run) -> None:
+    def _policy_loaded(self, event: ev.PolicyLoaded, n: int, producer: Producer, run: Run) -> None:
         if event.load.ok:
             self._catalogue.saw_policy(event.policy, None, event.ts)
 
@@ -235,12 +234,12 @@ class Store:
 
 
 # The fold of each event type; a type that is not here is kept in the chain and changes no row.
-_FOLDS: dict[str, Callable[[Store, Any, int, Producer, Run], None]] = {
-    "tool_call_start": Store._call_start,
-    "tool_call_decision": Store._call_decision,
-    "tool_call_end": Store._call_end,
-    "hint_issued": Store._hint,
-    "run_start": Store._run_start,
-    "run_end": Store._run_end,
-    "policy_loaded": Store._policy_loaded,
+_FOLDS: dict[type, Callable[[Store, Any, int, Producer, Run], None]] = {
+    ev.ToolCallStart: Store._call_start,
+    ev.ToolCallDecision: Store._call_decision,
+    ev.ToolCallEnd: Store._call_end,
+    ev.HintIssued: Store._hint,
+    ev.RunStart: Store._run_start,
+    ev.RunEnd: Store._run_end,
+    ev.PolicyLoaded: Store._policy_loaded,
 }

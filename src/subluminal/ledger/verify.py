@@ -17,6 +17,7 @@ from msgspec import Struct
 from subluminal.contracts.errors import LedgerError
 from subluminal.ledger.chain import GENESIS, Head, heads_path, link, read_heads
 from subluminal.ledger.encoding import unpack_lines, unpack_text
+from subluminal.ledger.lines import N_BITS
 from subluminal.ledger.migrations import open_reader
 from subluminal.ledger.projection import CALL_COLUMNS, RUN_COLUMNS
 from subluminal.ledger.reading import BadEvent
@@ -113,8 +114,11 @@ def _chain(
     run_no, event_count, chain_head = run
     lines = _lines(connection, run_no)
     witness = head if head is not None and not head.pruned else Head(0, GENESIS)
-    rows = connection.execute("SELECT n, hash, type FROM events WHERE run_no = ? ORDER BY n", (run_no,))
-    for n, stored, kind in rows:
+    first = run_no << N_BITS
+    rows = connection.execute(
+        "SELECT id - ?, hash FROM events WHERE id >= ? AND id < ? ORDER BY id", (first, first, first + (1 << N_BITS))
+    )
+    for n, stored in rows:
         if n != place.count + 1:
             faults.append(Fault(f"events are missing before event {n}", event=place.count + 1))
             return
@@ -124,7 +128,7 @@ def _chain(
             return
         place.count, place.hash = n, link(place.hash, line)
         if place.hash != stored:
-            faults.append(Fault(f"the {kind} was changed, moved or put in", event=n))
+            faults.append(Fault("this event was changed, moved or put in", event=n))
             return
         if n == witness.count and place.hash != witness.hash:
             faults.append(Fault("the chain was written anew: it differs from its witness here or before", event=n))
@@ -216,12 +220,8 @@ _PRODUCERS = (
     "SELECT shim_id, host_id, proc_id, last_seq, started_at, ended_at, status FROM producers"
     " WHERE run_id = ? ORDER BY shim_id"
 )
-_REFERENCES = ("producer_no", "start_event", "decision_event", "end_event")
 _CALLS = (
-    f"SELECT {', '.join('c.' + c for c in CALL_COLUMNS if c not in _REFERENCES)}, p.shim_id,"
-    " (SELECT n FROM events WHERE id = c.start_event) AS start_event,"
-    " (SELECT n FROM events WHERE id = c.decision_event) AS decision_event,"
-    " (SELECT n FROM events WHERE id = c.end_event) AS end_event"
+    f"SELECT {', '.join('c.' + column for column in CALL_COLUMNS if column != 'producer_no')}, p.shim_id"
     " FROM tool_calls c LEFT JOIN producers p USING (producer_no) WHERE c.run_id = ? ORDER BY c.call_id"
 )
 _PREVIEWS = (
