@@ -52,7 +52,10 @@ class LineSplitter:
     def feed(self, data: bytes) -> Iterator[bytes | BadLine]:
         start = 0
         while (end := data.find(b"\n", start)) >= 0:
-            yield from self._close(data[start:end])
+            if self._held or self._skipped or end - start > self._max:
+                yield from self._close(data[start:end])
+            elif line := data[start:end].strip():
+                yield line
             start = end + 1
         if start < len(data):
             self._hold(data[start:])
