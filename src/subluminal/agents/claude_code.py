@@ -14,7 +14,7 @@ from msgspec import Raw, Struct
 
 from subluminal.agents.base import Backend, EventBuilder, RunRequest
 from subluminal.agents.lines import MAX_LINE_BYTES, BadLine, LineReader
-from subluminal.agents.progress import TextProgress
+from subluminal.agents.progress import MAX_ID_CHARS, TextProgress, short_id
 from subluminal.contracts.agent_event import AgentEvent
 
 KIND = "claude_code"
@@ -80,7 +80,7 @@ class Mapper:
         self._events = EventBuilder(KIND)
         self._lines: LineReader[Line] = LineReader(Line, max_line_bytes)
         self._told = TextProgress()
-        self._speaking: OrderedDict[str | None, str] = OrderedDict()  # the open message of each (sub-)agent
+        self._speaking: OrderedDict[str, str] = OrderedDict()  # the open message of each (sub-)agent
         self._open_calls: OrderedDict[str, str] = OrderedDict()
 
     def feed(self, data: bytes) -> list[AgentEvent]:
@@ -132,8 +132,8 @@ class Mapper:
 
     def _tool_use(self, line: Line, block: Block) -> list[AgentEvent]:
         name = block.name or ""
-        if block.id is not None:
-            self._open_calls[block.id] = name
+        if block.id is not None and len(name) <= MAX_ID_CHARS:
+            self._open_calls[short_id(block.id)] = name
             if len(self._open_calls) > MAX_OPEN_CALLS:
                 self._open_calls.popitem(last=False)
         data = {"phase": "start", "id": block.id, **_named(name), "status": "in_progress"}
@@ -152,15 +152,15 @@ class Mapper:
         return events
 
     def _tool_result(self, line: Line, block: Block) -> list[AgentEvent]:
-        name = self._open_calls.pop(block.tool_use_id or "", "")
+        name = self._open_calls.pop(short_id(block.tool_use_id or ""), "")
         phase, status = ("fail", "failed") if block.is_error else ("complete", "completed")
         data = {"phase": phase, "id": block.tool_use_id, **_named(name), "status": status}
         return self._events.tool_result(_present({**data, "bytes_out": _size(block.content), **(_parent(line) or {})}))
 
     def _stream_event(self, line: Line, event: StreamEvent, size: int) -> list[AgentEvent]:
-        speaker = line.parent_tool_use_id
+        speaker = short_id(line.parent_tool_use_id or "")
         if event.type == "message_start" and event.message is not None and event.message.id is not None:
-            self._speaking[speaker] = event.message.id
+            self._speaking[speaker] = short_id(event.message.id)
             if len(self._speaking) > MAX_OPEN_CALLS:
                 self._speaking.popitem(last=False)
         delta = event.delta

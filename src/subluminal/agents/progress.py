@@ -1,6 +1,7 @@
 """Which part of a text is new: agents repeat a text they have already streamed, and it must be told only once.
 
-Keeps a length and a digest per streamed text, never the text itself, and only for the most recent messages.
+Keeps a length and a digest per streamed text, never the text itself, and only for the most recent messages. All of it
+is bounded, since ids and numbers are whatever the agent says they are.
 """
 
 from __future__ import annotations
@@ -10,6 +11,16 @@ from collections import OrderedDict
 
 # Sub-agents stream side by side; far more than any client runs at once.
 MAX_OPEN_MESSAGES = 256
+# A message closes each part before it begins the next. Comparing a text costs one digest per part that is still open.
+MAX_OPEN_PARTS = 16
+MAX_ID_CHARS = 128
+
+
+def short_id(value: str) -> str:
+    """An id to remember: as it is, or a digest of one that is too long to be kept."""
+    if len(value) <= MAX_ID_CHARS:
+        return value
+    return hashlib.blake2b(value.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 class _Told:
@@ -40,23 +51,26 @@ class TextProgress:
 
     def add(self, message_id: str | None, part: int, piece: str) -> None:
         """A piece of this part has been told."""
-        parts = self._messages.get(message_id)
+        key = _key(message_id)
+        parts = self._messages.get(key)
         if parts is None:
-            parts = self._messages[message_id] = {}
+            parts = self._messages[key] = {}
             if len(self._messages) > MAX_OPEN_MESSAGES:
                 self._messages.popitem(last=False)
         if part not in parts:
             parts[part] = _Told()
+            if len(parts) > MAX_OPEN_PARTS:
+                del parts[next(iter(parts))]
         parts[part].add(piece)
 
     def restart(self, message_id: str | None, text: str) -> None:
         """All of `text`, and nothing else, has been told of this message."""
-        self._messages.pop(message_id, None)
+        self._messages.pop(_key(message_id), None)
         self.add(message_id, 0, text)
 
     def rest(self, message_id: str | None, text: str) -> str:
         """What is still to tell of a complete text, which closes the part that it completes."""
-        parts = self._messages.get(message_id)
+        parts = self._messages.get(_key(message_id))
         if parts is None:
             return text
         for part, told in parts.items():
@@ -64,3 +78,7 @@ class TextProgress:
                 del parts[part]
                 return text[told.length :]
         return text
+
+
+def _key(message_id: str | None) -> str | None:
+    return None if message_id is None else short_id(message_id)

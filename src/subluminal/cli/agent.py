@@ -17,7 +17,7 @@ from subluminal.agents.generic import Generic
 from subluminal.agents.narrative import Narrative, Piece
 from subluminal.agents.record import Recorder
 from subluminal.agents.stamp import run_environment, run_identity
-from subluminal.cli.output import note, paint, print_json
+from subluminal.cli.output import note, paint, print_json, printable
 from subluminal.contracts.agent_event import AgentCompletion, AgentEvent
 from subluminal.contracts.errors import UsageError
 from subluminal.host.identity import make_source
@@ -106,7 +106,7 @@ def run_command(
         print_json({"completion": completion})
     else:
         narrative = Narrative(verbose)
-        note(f"run {stamped['SUB_RUN_ID']}")
+        note(f"run {printable(stamped['SUB_RUN_ID'])}")
         completion, signum = asyncio.run(
             _follow(backend, request, recorder, lambda event: _show(list(narrative.tell(event))))
         )

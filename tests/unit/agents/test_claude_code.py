@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -217,6 +218,36 @@ def test_garbage_between_lines_becomes_an_error_that_names_its_size() -> None:
         f"a line of {len(garbage)} bytes is not JSON",
     )
     assert "sk-live" not in repr(error)
+
+
+def test_an_agent_that_invents_ids_without_end_cannot_fill_our_memory() -> None:
+    mapper = Mapper()
+    tracemalloc.start()
+    try:
+        for number in range(3000):
+            huge = f"{number}-" + "x" * 20_000
+            for line in (
+                started(huge, parent=huge),
+                stream("content_block_delta", huge, index=number, delta={"type": "text_delta", "text": "a"}),
+                stream("content_block_delta", index=number, delta={"type": "text_delta", "text": "a"}),
+                assistant({"type": "tool_use", "id": huge, "name": huge}),
+                assistant({"type": "tool_use", "id": huge, "name": "n"}),
+            ):
+                mapper.feed(json.dumps(line).encode() + b"\n")
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 3_000_000
+
+
+def test_an_id_too_long_to_keep_still_joins_a_call_to_its_result_and_deltas_to_their_text() -> None:
+    huge = "x" * 5000
+    lines = [
+        assistant({"type": "tool_use", "id": huge, "name": "Bash"}),
+        {"type": "user", "message": {"content": [{"type": "tool_result", "tool_use_id": huge}]}},
+    ]
+    assert events(*lines)[1].data["name"] == "Bash"
+    assert told(started(huge), delta("Hi"), assistant(text("Hi"), message_id=huge)) == ["Hi"]
 
 
 NAMES = st.sampled_from(
