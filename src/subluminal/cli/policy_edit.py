@@ -9,7 +9,7 @@ import sys
 import click
 
 from subluminal.cli.output import note, print_json
-from subluminal.cli.policy_files import create_file, write_file
+from subluminal.cli.policy_files import create_files, write_file
 from subluminal.cli.policy_source import source_of
 from subluminal.host.paths import ensure_private_dir, sub_home, user_policy
 from subluminal.policy.format import format_policy
@@ -44,8 +44,7 @@ def init_command(path: str | None, user: bool, dry_run: bool, as_json: bool) -> 
         return
     if user:
         ensure_private_dir(sub_home())
-    for name, content in files.items():
-        create_file(name, content)
+    create_files(files)
     if as_json:
         print_json({"written": list(files)})
     for name in files:

@@ -24,17 +24,19 @@ def write_file(path: str, content: bytes) -> None:
         raise _cannot_write(path, error) from None
 
 
-def create_file(path: str, content: bytes) -> None:
-    """Write a new file; an existing one is never touched."""
-    try:
-        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-    except FileExistsError:
-        raise ConfigError(f"{path} exists already", hint="Give another PATH, or move the file away first.") from None
-    except OSError as error:
-        raise _cannot_write(path, error) from None
-    with os.fdopen(fd, "wb") as file:
-        file.write(content)
+def create_files(files: dict[str, bytes]) -> None:
+    """Write new files; if one of them exists, none is written and nothing is touched."""
+    for path in files:
+        if os.path.lexists(path):
+            raise ConfigError(f"{path} exists already", hint="Give another PATH, or move the file away first.")
+    for path, content in files.items():
+        try:
+            os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise _cannot_write(path, error) from None
+        with os.fdopen(fd, "wb") as file:
+            file.write(content)
 
 
 def _cannot_write(path: str, error: OSError) -> ConfigError:
