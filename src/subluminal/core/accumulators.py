@@ -35,20 +35,23 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from subluminal.core.rules import Judgement, Trip
+    from subluminal.core.rules import Judgement, Outcome, Trip
     from subluminal.core.state import Entries, Op
 
 
-class Accumulator(Rule):
-    """A rule with state. `keys` are made once per (server, tool); `check` reads and changes."""
+_NOTHING = (0, b"", 0, 0, 0)
 
-    __slots__ = ("scope", "set_op")
-    accumulates = True
+
+class Accumulator(Rule):
+    """A rule with state. `keys` are made once per (server, tool)."""
+
+    __slots__ = ("run_wide", "scope", "set_op")
 
     def __init__(self, number: int, spec: dict[str, Any]) -> None:
         super().__init__(number, spec)
         self.scope: str = self.detail.get("scope") or "run"
-        self.set_op = SET_RUN if self.scope == "run" else SET
+        self.run_wide = self.scope == "run"
+        self.set_op = SET_RUN if self.run_wide else SET
 
     def keys(self, policy: str, server_name: str, tool_name: str) -> Any:
         return self.digest(policy, server_name, tool_name).digest()
@@ -65,15 +68,6 @@ class Accumulator(Rule):
             raw = part.encode("utf-8", "surrogatepass")
             state.update(b"%d:" % len(raw) + raw)
         return state
-
-    def check(self, judgement: Judgement, keys: Any) -> Refusal | None:
-        """Whether this rule wants the call refused; gathers the operations that follow."""
-        raise TypeError("an accumulator is one of its kinds")
-
-    def values(self, judgement: Judgement, key: bytes) -> Op | None:
-        """The operation that last set this rule's values."""
-        entries = judgement.entries
-        return (entries.run_wide if self.set_op == SET_RUN else entries.keyed).get(key)
 
     def peek(self, judgement: Judgement, keys: Any) -> Any:
         """The state as a trace shows it."""
@@ -95,10 +89,11 @@ class BudgetRule(Accumulator):
         self._cost = 1 if per_call is None else min(int(per_call), MAX_INTEGER)
         self._on_exceed: str = self.detail.get("on_exceed") or BLOCK
 
-    def check(self, judgement: Judgement, keys: Any) -> Refusal | None:
+    def apply(self, judgement: Judgement, outcome: Outcome, keys: Any) -> Refusal | None:
         if judgement.call.continues is not None:
             return None
-        _, _, calls, cost, _ = self.values(judgement, keys) or (0, b"", 0, 0, 0)
+        entries = judgement.entries
+        _, _, calls, cost, _ = (entries.run_wide if self.run_wide else entries.keyed).get(keys, _NOTHING)
         if calls < self._limit_calls and cost + self._cost <= self._limit_cost:
             judgement.always.append((self.set_op, keys, calls + 1, cost + self._cost, 0))
             return None
@@ -112,7 +107,8 @@ class BudgetRule(Accumulator):
         return Refusal(self, self._on_exceed, self.reason_code or BUDGET_EXCEEDED, facts)
 
     def peek(self, judgement: Judgement, keys: Any) -> Any:
-        _, _, calls, cost, _ = self.values(judgement, keys) or (0, b"", 0, 0, 0)
+        entries = judgement.entries
+        _, _, calls, cost, _ = (entries.run_wide if self.run_wide else entries.keyed).get(keys, _NOTHING)
         return {"calls": calls, "cost_units": cost}
 
 
@@ -135,7 +131,11 @@ class RateRule(Accumulator):
     def bucket(self, judgement: Judgement, key: bytes) -> tuple[int, int, int]:
         """Tokens, remainder and time of the bucket as it stands now."""
         now = judgement.mono_ms
-        _, _, tokens, remainder, at_ms = self.values(judgement, key) or (0, b"", self._capacity, 0, now)
+        entries = judgement.entries
+        op = (entries.run_wide if self.run_wide else entries.keyed).get(key)
+        if op is None:
+            return self._capacity, 0, now
+        _, _, tokens, remainder, at_ms = op
         if at_ms > now + CLOCK_SLACK_MS:
             return min(tokens, self._capacity), 0, now
         if now > at_ms:
@@ -146,12 +146,12 @@ class RateRule(Accumulator):
             return self._capacity, 0, at_ms
         return tokens, remainder, at_ms
 
-    def check(self, judgement: Judgement, keys: Any) -> Refusal | None:
+    def apply(self, judgement: Judgement, outcome: Outcome, keys: Any) -> Refusal | None:
         if judgement.call.continues is not None:
             return None
         tokens, remainder, at_ms = self.bucket(judgement, keys)
         if tokens >= self._cost:
-            judgement.if_allowed.append((self.set_op, keys, tokens - self._cost, remainder, at_ms))
+            outcome.if_allowed.append((self.set_op, keys, tokens - self._cost, remainder, at_ms))
             return None
         facts = {"scope": self.scope, "limit": self._capacity, "used": self._capacity - tokens}
         facts["backoff_ms"] = self._backoff_ms or self._wait_ms(tokens, remainder)
@@ -180,7 +180,7 @@ class DedupeRule(Accumulator):
     def keys(self, policy: str, server_name: str, tool_name: str) -> Any:
         return self.digest(policy, server_name, tool_name)
 
-    def check(self, judgement: Judgement, keys: Any) -> Refusal | None:
+    def apply(self, judgement: Judgement, outcome: Outcome, keys: Any) -> Refusal | None:
         if judgement.call.continues is not None:
             return None
         key = _with_args(keys, judgement)
@@ -189,7 +189,7 @@ class DedupeRule(Accumulator):
         if mark is not None and -CLOCK_SLACK_MS <= now - mark[2] < self._window_ms:
             facts = {"scope": self.scope, "window_ms": self._window_ms, "count": 2}
             return Refusal(self, self._on_duplicate, self.reason_code or DUPLICATE_CALL, facts)
-        judgement.if_allowed.append((MARK, key, now, 0, 0))
+        outcome.if_allowed.append((MARK, key, now, 0, 0))
         return None
 
     def peek(self, judgement: Judgement, keys: Any) -> Any:
@@ -200,7 +200,7 @@ class DedupeRule(Accumulator):
 class BreakerRule(Accumulator):
     """Trips on errors, on slow calls, or on the same call made again and again."""
 
-    __slots__ = ("errors", "on_trip", "repeats", "slow", "slow_ms", "terminate_code")
+    __slots__ = ("errors", "on_trip", "repeats", "slow", "slow_ms", "watches")
 
     def __init__(self, number: int, spec: dict[str, Any]) -> None:
         super().__init__(number, spec)
@@ -210,12 +210,8 @@ class BreakerRule(Accumulator):
         self.slow_ms = self.number_of("latency_threshold_ms")
         self.slow = _limit(self.number_of("latency_count", 1), window_ms) if self.slow_ms else None
         self.on_trip: str = self.detail.get("on_trip") or BLOCK
-        self.terminate_code: str = self.detail.get("terminate_code") or "BREAKER_TRIPPED"
-
-    @property
-    def watches(self) -> bool:
-        """Whether it must be told how calls end."""
-        return self.errors is not None or self.slow is not None
+        # Whether it must be told how calls end.
+        self.watches = self.errors is not None or self.slow is not None
 
     def keys(self, policy: str, server_name: str, tool_name: str) -> Any:
         # A repeat is always of the same tool, whatever the scope.
@@ -224,8 +220,10 @@ class BreakerRule(Accumulator):
         slow = self.digest(policy, server_name, tool_name, "slow").digest()
         return errors, slow, repeats
 
-    def check(self, judgement: Judgement, keys: Any) -> Refusal | None:
+    def apply(self, judgement: Judgement, outcome: Outcome, keys: Any) -> Refusal | None:
         errors, slow, repeats = keys
+        if self.watches:
+            outcome.watch.append((outcome.engine, self, keys, judgement.call))
         refusal = self._open(judgement, errors, self.errors, BREAKER_ERRORS) or self._open(
             judgement, slow, self.slow, BREAKER_LATENCY
         )

@@ -26,7 +26,7 @@ from subluminal.core.accumulators import BreakerRule, build_rules
 from subluminal.core.hints import clip, duration, fill, make_hint, show_name, suggest, summary
 from subluminal.core.matchers import selectors_match
 from subluminal.core.plan import Plan, Planner
-from subluminal.core.rules import AccessRule, Judgement, Refusal, Rule, TagRule, Unavailable
+from subluminal.core.rules import Judgement, Outcome, Refusal, Rule, Unavailable
 from subluminal.core.state import MAX_TERMINATE_CHARS
 
 TYPE_CHECKING = False
@@ -36,30 +36,10 @@ if TYPE_CHECKING:
     from subluminal.contracts.identity import Identity
     from subluminal.contracts.toolcall import ToolCall
     from subluminal.core.rules import Trip
-    from subluminal.core.state import Op
     from subluminal.core.trace import Tracer
-
-    # What `settle` needs of a breaker that watches a call: its bundle, itself, its keys, the names for its words.
-    Watch = list[tuple["Engine", BreakerRule, Any, dict[str, Any]]]
-
 
 READ_LIKE = "read_like"
 DEFAULT_BACKOFF_MS = 1_000
-
-
-class Outcome:
-    """What one bundle makes of a call, before the bundles are compared."""
-
-    __slots__ = ("access", "engine", "failed", "if_allowed", "refusal", "tags", "watch")
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self.refusal: Refusal | None = None
-        self.access: AccessRule | None = None
-        self.failed: Refusal | None = None  # a rule that could not be evaluated and was passed over
-        self.if_allowed: list[Op] = []
-        self.tags: frozenset[str] | set[str] = frozenset()
-        self.watch: Watch = []
 
 
 class Engine:
@@ -85,63 +65,47 @@ class Engine:
 
     def evaluate(self, plan: Plan, judgement: Judgement, tracer: Tracer | None) -> Outcome:
         """One pass over the rules of the plan."""
-        outcome = Outcome(self)
-        outcome.tags = plan.tags
-        outcome.access = plan.access
+        outcome = Outcome(self, plan.tags, plan.tagged)
         if not plan.steps:
-            if plan.access is not None and plan.access.action != ALLOW:
-                outcome.refusal = Refusal(plan.access, plan.access.action, plan.access.reason_code or "")
+            if plan.access is not None:
+                outcome.refusal = plan.access.apply(judgement, outcome, None)
             return outcome
-        judgement.if_allowed = outcome.if_allowed
-        refusals: list[Refusal] = []
-        tagged = plan.tagged
+        refusals: list[Refusal] | None = None
         for step in plan.steps:
-            rule = step.rule
-            before = tracer.before(step, judgement) if tracer is not None else None
-            refusal: Refusal | None = None
-            matched = False
+            before = None if tracer is None else tracer.peek(step, judgement)
+            refusal = None
             try:
-                if step.accumulator is None and outcome.access is not None and not isinstance(rule, TagRule):
+                if step.decides_access and outcome.access is not None:
                     why = "access was already decided"
-                elif step.check_risk and not (rule.risk or frozenset()) & outcome.tags:
+                elif step.check_risk and not (step.rule.risk or frozenset()) & outcome.tags:
                     why = "risk_class does not match"
-                elif step.conditional and not rule.holds(judgement):
+                elif step.conditional and not step.rule.holds(judgement):
                     why = "arguments or time do not match"
                 else:
-                    matched = True
                     why = "matches"
-                    if step.accumulator is not None:
-                        refusal = step.accumulator.check(judgement, step.keys)
-                        if isinstance(rule, BreakerRule) and rule.watches:
-                            outcome.watch.append((self, rule, step.keys, self._names(judgement.call)))
-                    elif isinstance(rule, AccessRule):
-                        outcome.access = rule
-                        if rule.action != ALLOW:
-                            refusal = Refusal(rule, rule.action, rule.reason_code or "")
-                    elif isinstance(rule, TagRule):
-                        outcome.tags = outcome.tags | rule.adds
-                        tagged = tagged | rule.adds
+                    refusal = step.apply(judgement, outcome, step.keys)
             except Unavailable as unavailable:
-                refusal, why = self._failure(rule, str(unavailable)), "arguments were not inspected"
-            except Exception as error:  # a rule must never take the shim down; priority is decision_on_error
-                refusal, why = self._failure(rule, EVALUATION_ERROR), f"could not be evaluated: {type(error).__name__}"
+                refusal, why = self._failure(step.rule, str(unavailable)), "arguments were not inspected"
+            except Exception as error:  # a rule must never take the shim down: decision_on_error says what holds
+                why = f"could not be evaluated: {type(error).__name__}"
+                refusal = self._failure(step.rule, EVALUATION_ERROR)
             if refusal is not None:
-                refusals.append(refusal)
+                refusals = [*(refusals or ()), refusal]
             if tracer is not None:
-                tracer.after(self, step, matched, why, before, refusal)
-        if refusals:
-            self._settle_refusals(outcome, refusals, tagged)
+                tracer.note(self, step, why, before, refusal)
+        if refusals is not None:
+            self._settle_refusals(outcome, refusals)
         return outcome
 
     def _failure(self, rule: Rule | None, reason_code: str) -> Refusal:
         return Refusal(rule, BLOCK, reason_code, {"failed": True})
 
-    def _settle_refusals(self, outcome: Outcome, refusals: list[Refusal], tagged: frozenset[str]) -> None:
+    def _settle_refusals(self, outcome: Outcome, refusals: list[Refusal]) -> None:
         """The first refusal that stands; failures stand unless this bundle fails open for this call.
 
         Only the policy's own tags make a tool read_like here: a server's word about itself must not open a door.
         """
-        open_ = self.fails_open or (self.fails_open_for_reads and READ_LIKE in tagged)
+        open_ = self.fails_open or (self.fails_open_for_reads and READ_LIKE in outcome.tagged)
         for refusal in refusals:
             if open_ and "failed" in refusal.facts:
                 outcome.failed = outcome.failed or refusal
@@ -151,9 +115,8 @@ class Engine:
 
     def fail(self, plan: Plan, reason_code: str) -> Outcome:
         """The outcome when no rule could be evaluated at all."""
-        outcome = Outcome(self)
-        outcome.tags = plan.tags
-        self._settle_refusals(outcome, [self._failure(None, reason_code)], plan.tagged)
+        outcome = Outcome(self, plan.tags, plan.tagged)
+        self._settle_refusals(outcome, [self._failure(None, reason_code)])
         return outcome
 
     # -- wording ----------------------------------------------------------------------------------------------
@@ -172,11 +135,11 @@ class Engine:
     def decision(self, outcome: Outcome, judgement: Judgement) -> Decision:
         refusal = outcome.refusal
         if refusal is None:
-            return self._allow(outcome, judgement)
+            return self.allow(outcome)
         refused = self._refuse(refusal, judgement)
         if self.mode != "observe":
             return refused
-        allowed = self._allow(outcome, judgement)
+        allowed = self.allow(outcome)
         return Decision(
             ALLOW,
             allowed.rule_id,
@@ -187,7 +150,7 @@ class Engine:
             would=refused,
         )
 
-    def _allow(self, outcome: Outcome, judgement: Judgement) -> Decision:
+    def allow(self, outcome: Outcome) -> Decision:
         if outcome.failed is not None:
             failed = outcome.failed
             rule_id = failed.rule.rule_id if failed.rule is not None else None
@@ -252,8 +215,9 @@ class Engine:
             decision.terminate = (code, clip(text, MAX_TERMINATE_CHARS))
         return decision
 
-    def trip_message(self, rule: BreakerRule, trip: Trip, names: dict[str, Any]) -> tuple[str, str]:
+    def trip_message(self, rule: BreakerRule, trip: Trip, call: ToolCall) -> tuple[str, str]:
         """Code and message with which a breaker terminates the run when a call has ended."""
+        names = self._names(call)
         facts = {
             **names,
             **trip,

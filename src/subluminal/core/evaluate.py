@@ -17,10 +17,10 @@ from subluminal.contracts.vocabulary import (
     RUN_TERMINATED,
     TERMINATE_RUN,
 )
-from subluminal.core.engine import Engine, Outcome
+from subluminal.core.engine import Engine
 from subluminal.core.hints import show_name, summary
 from subluminal.core.plan import MAX_CACHED_NAME_CHARS, MAX_PLANS, Cache, Plan
-from subluminal.core.rules import Judgement, Refusal
+from subluminal.core.rules import Judgement, Outcome, Refusal
 from subluminal.core.state import StateUnavailable, terminate_op
 from subluminal.core.trace import Tracer
 
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from subluminal.contracts.toolcall import ToolCall
-    from subluminal.core.engine import Watch
-    from subluminal.core.rules import Trip
+    from subluminal.core.rules import Trip, Watch
     from subluminal.core.state import Op, State
 
 
@@ -111,27 +110,18 @@ class Stack:
         if trace is not None:
             tracer = Tracer(trace)
             plans = _Plans([(engine, engine.plan(judgement.call, True)) for engine in self.engines], frozenset())
-        watch: Watch | None = None
         try:
             if plans.stateful:
                 state.begin()
             try:
                 judgement.entries = state.entries
                 outcomes = [engine.evaluate(plan, judgement, tracer) for engine, plan in plans.pairs]
-                winner = _strictest(outcomes)
-                ops = judgement.always
-                if winner is None or winner.engine.enforced(winner.refusal) == ALLOW:
-                    for outcome in outcomes:
-                        if outcome.refusal is None:
-                            ops += outcome.if_allowed
-                    watch = [entry for outcome in outcomes for entry in outcome.watch] or None
-                elif winner.engine.enforced(winner.refusal) == TERMINATE_RUN:
-                    ops.append(self._terminate_op(winner, judgement))
+                watch = self._gather(outcomes, judgement)
             except BaseException:
                 if plans.stateful:
                     state.abandon()
                 raise
-            seq = state.commit(ops, True) if plans.stateful else state.next_seq()
+            seq = state.commit(judgement.always, True) if plans.stateful else state.next_seq()
         except StateUnavailable:
             outcomes = [engine.fail(plan, EVALUATION_ERROR) for engine, plan in plans.pairs]
             judgement.trips.clear()
@@ -140,8 +130,29 @@ class Stack:
         decision = self._decide(outcomes, judgement)
         if tracer is not None:
             tracer.finish(self.engines, judgement)
-        tags = sorted(judgement.call.risk_classes.union(*(outcome.tags for outcome in outcomes)))
+        tags = plans.tags
+        for (_, plan), outcome in zip(plans.pairs, outcomes, strict=True):
+            if outcome.tags is not plan.tags:
+                tags = sorted(judgement.call.risk_classes.union(*(outcome.tags for outcome in outcomes)))
+                break
         return Verdict(decision, tags, judgement.trips, watch, seq)
+
+    def _gather(self, outcomes: list[Outcome], judgement: Judgement) -> Watch | None:
+        """Add to the operations what follows from the decision; the breakers to be told how the call ends."""
+        refused = [outcome for outcome in outcomes if outcome.refusal is not None]
+        if refused:
+            winner = _strictest(refused)
+            action = winner.engine.enforced(winner.refusal)
+            if action != ALLOW:
+                if action == TERMINATE_RUN:
+                    judgement.always.append(self._terminate_op(winner, judgement))
+                return None
+        watch: Watch = []
+        for outcome in outcomes:
+            if outcome.refusal is None:
+                judgement.always += outcome.if_allowed
+            watch += outcome.watch
+        return watch or None
 
     def settle(self, watch: Watch | None, ok: bool, latency_ms: int, state: State, mono_ms: int) -> list[Trip]:
         """Tell the breakers how a call ended; returns those that have just tripped."""
@@ -152,12 +163,12 @@ class Stack:
         try:
             state.begin()
             try:
-                for engine, rule, keys, names in watch:
+                for engine, rule, keys, call in watch:
                     more, tripped = rule.feed(state.entries, keys, ok, latency_ms, mono_ms)
                     ops += more
                     trips += tripped
                     if tripped and rule.on_trip == TERMINATE_RUN and engine.mode != "observe":
-                        code, message = engine.trip_message(rule, tripped[0], names)
+                        code, message = engine.trip_message(rule, tripped[0], call)
                         ops.append(terminate_op(code, message, engine.policy.policy_id, rule.rule_id))
             except BaseException:
                 state.abandon()
@@ -183,9 +194,14 @@ class Stack:
         return plans
 
     def _decide(self, outcomes: list[Outcome], judgement: Judgement) -> Decision:
-        winner = _strictest(outcomes)
-        if winner is None:
+        if not outcomes:
             return Decision(policy=NO_POLICY, summary="No policy applies.")
+        for outcome in outcomes:
+            if outcome.refusal is not None:
+                break
+        else:
+            return outcomes[0].engine.allow(outcomes[0])
+        winner = _strictest(outcomes)
         decision = winner.engine.decision(winner, judgement)
         if decision.action != ALLOW or len(outcomes) == 1:
             return decision
@@ -238,18 +254,12 @@ class Stack:
         return Verdict(decision, plans.tags, [], None, state.next_seq())
 
 
-def _strictest(outcomes: list[Outcome]) -> Outcome | None:
-    best = None
-    strictness = -1
-    for outcome in outcomes:
-        level = ACTION_STRICTNESS[outcome.engine.enforced(outcome.refusal)]
-        if level > strictness:
-            best, strictness = outcome, level
-    return best
+def _strictest(outcomes: list[Outcome]) -> Outcome:
+    """The first of those whose enforced action is the strictest."""
+    return max(outcomes, key=lambda outcome: ACTION_STRICTNESS[outcome.engine.enforced(outcome.refusal)])
 
 
 def _ambiguous(engine: Engine, plan: Plan) -> Outcome:
-    outcome = Outcome(engine)
-    outcome.tags = plan.tags
+    outcome = Outcome(engine, plan.tags, plan.tagged)
     outcome.refusal = Refusal(None, BLOCK, AMBIGUOUS_MESSAGE)
     return outcome

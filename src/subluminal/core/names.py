@@ -26,12 +26,21 @@ _ESCAPABLE = frozenset(".-/_:+*?()[]{}|^$\\@ ")
 
 
 class Pattern:
-    """One glob or regex. `exact` or `prefix` serves the index; `test` is the whole truth."""
+    """One glob or regex. `exact`, `prefix` or `suffix` serves the index; `test` is the whole truth."""
 
-    __slots__ = ("exact", "prefix", "regex", "test")
+    __slots__ = ("exact", "prefix", "regex", "suffix", "test")
 
-    def __init__(self, test: NameTest, *, exact: str | None = None, prefix: str = "", regex: str | None = None) -> None:
+    def __init__(
+        self,
+        test: NameTest,
+        *,
+        exact: str | None = None,
+        prefix: str = "",
+        suffix: str = "",
+        regex: str | None = None,
+    ) -> None:
         self.test = test
+        self.suffix = suffix
         self.exact = exact
         self.prefix = prefix
         self.regex = regex  # set when only an engine can decide
@@ -49,7 +58,7 @@ def glob_pattern(glob: str) -> Pattern:
         if not tail:
             return Pattern(lambda name: name.startswith(head), prefix=head)
         if not head:
-            return Pattern(lambda name: name.endswith(tail))
+            return Pattern(lambda name: name.endswith(tail), suffix=tail)
         least = len(head) + len(tail)
         return Pattern(lambda name: len(name) >= least and name.startswith(head) and name.endswith(tail), prefix=head)
 
@@ -65,7 +74,7 @@ def glob_pattern(glob: str) -> Pattern:
             at = found + len(part)
         return at <= end
 
-    return Pattern(test, prefix=head)
+    return Pattern(test, prefix=head, suffix=tail)
 
 
 def _literal_head(glob: str) -> str:
@@ -169,7 +178,7 @@ def _literal_pattern(literal: str, at_start: bool, at_end: bool) -> Pattern:
     if at_start:
         return _prefix_pattern(literal, to_the_end=False)
     if at_end:
-        return Pattern(lambda name: name.endswith(literal))
+        return Pattern(lambda name: name.endswith(literal), suffix=literal)
     return Pattern(lambda name: literal in name)
 
 
@@ -250,12 +259,24 @@ def name_match(spec: dict[str, Any] | None) -> NameMatch | None:
 class NameIndex:
     """Which of many numbered rules a name matches, without trying them all."""
 
-    __slots__ = ("_always", "_exact", "_lengths", "_numbers", "_prefix", "_regexes", "_set", "_slow")
+    __slots__ = (
+        "_always",
+        "_exact",
+        "_head_lengths",
+        "_heads",
+        "_numbers",
+        "_regexes",
+        "_set",
+        "_slow",
+        "_tail_lengths",
+        "_tails",
+    )
 
     def __init__(self, rules: Iterable[tuple[int, NameMatch | None]]) -> None:
         self._always: list[int] = []
         self._exact: dict[str, list[int]] = {}
-        self._prefix: dict[str, list[tuple[int, NameTest]]] = {}
+        self._heads: dict[str, list[tuple[int, NameTest]]] = {}
+        self._tails: dict[str, list[tuple[int, NameTest]]] = {}
         self._slow: list[tuple[int, NameTest]] = []
         self._regexes: list[tuple[int, Pattern]] = []
         self._set: Any = None
@@ -268,25 +289,24 @@ class NameIndex:
                 if pattern.exact is not None:
                     self._exact.setdefault(pattern.exact, []).append(number)
                 elif pattern.prefix:
-                    self._prefix.setdefault(pattern.prefix, []).append((number, pattern.test))
+                    self._heads.setdefault(pattern.prefix, []).append((number, pattern.test))
+                elif pattern.suffix:
+                    self._tails.setdefault(pattern.suffix, []).append((number, pattern.test))
                 elif pattern.regex is not None:
                     self._regexes.append((number, pattern))
                 else:
                     self._slow.append((number, pattern.test))
-        self._lengths = sorted({len(prefix) for prefix in self._prefix})
+        self._head_lengths = sorted({len(head) for head in self._heads})
+        self._tail_lengths = sorted({len(tail) for tail in self._tails})
 
     def find(self, name: str) -> list[int]:
         """Numbers of the rules that match, in order."""
         found = set(self._exact.get(name, ()))
-        for length in self._lengths:
-            if length > len(name):
-                break
-            for number, test in self._prefix.get(name[:length], ()):
-                if test(name):
-                    found.add(number)
-        for number, test in self._slow:
-            if test(name):
-                found.add(number)
+        for length in self._head_lengths:
+            found.update(number for number, test in self._heads.get(name[:length], ()) if test(name))
+        for length in self._tail_lengths:
+            found.update(number for number, test in self._tails.get(name[-length:], ()) if test(name))
+        found.update(number for number, test in self._slow if test(name))
         if self._regexes:
             found.update(self._find_regexes(name))
         if not found:

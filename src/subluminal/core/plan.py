@@ -52,12 +52,14 @@ class Cache:
 class Step:
     """One rule in a plan. `check_risk`: its risk_class depends on a tag that depends on the call."""
 
-    __slots__ = ("accumulator", "check_risk", "conditional", "keys", "rule")
+    __slots__ = ("accumulator", "apply", "check_risk", "conditional", "decides_access", "keys", "rule")
 
     def __init__(self, rule: Rule, check_risk: bool, keys: Any) -> None:
         self.rule = rule
+        self.apply = rule.apply
         self.check_risk = check_risk
         self.conditional = rule.conditional
+        self.decides_access = isinstance(rule, AccessRule)
         self.accumulator = rule if isinstance(rule, Accumulator) else None
         self.keys = keys
 

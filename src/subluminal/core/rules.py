@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     from subluminal.contracts.toolcall import ToolCall
+    from subluminal.core.accumulators import BreakerRule
+    from subluminal.core.engine import Engine
     from subluminal.core.state import Entries, Op
+
+    # What `settle` needs of a breaker that watches a call: its bundle, itself, its keys, and whose call it was.
+    Watch = list[tuple[Engine, BreakerRule, Any, ToolCall]]
 
     Trip = dict[str, Any]
 
@@ -29,7 +34,7 @@ class Unavailable(Exception):
 class Judgement:
     """One call while it is judged: what the rules may look at, and what they gather."""
 
-    __slots__ = ("_args", "_args_hash", "always", "call", "entries", "if_allowed", "mono_ms", "trips", "wall_ms")
+    __slots__ = ("_args", "_args_hash", "always", "call", "entries", "mono_ms", "trips", "wall_ms")
 
     def __init__(
         self,
@@ -46,7 +51,6 @@ class Judgement:
         self.mono_ms = mono_ms
         self.entries: Entries
         self.always: list[Op] = []  # applied whatever is decided: an attempt counts
-        self.if_allowed: list[Op] = []  # applied only if the call goes through
         self.trips: list[Trip] = []
 
     def args(self) -> dict[str, Any]:
@@ -74,6 +78,22 @@ class Refusal:
         self.facts = facts or {}
 
 
+class Outcome:
+    """What one bundle makes of a call, before the bundles are compared."""
+
+    __slots__ = ("access", "engine", "failed", "if_allowed", "refusal", "tagged", "tags", "watch")
+
+    def __init__(self, engine: Engine, tags: frozenset[str], tagged: frozenset[str]) -> None:
+        self.engine = engine
+        self.refusal: Refusal | None = None
+        self.access: AccessRule | None = None
+        self.failed: Refusal | None = None  # a rule that could not be evaluated and was passed over
+        self.if_allowed: list[Op] = []  # applied only if the call goes through
+        self.tags = tags
+        self.tagged = tagged  # those that the policy itself gave
+        self.watch: Watch = []
+
+
 class Rule:
     """The head of every rule. `detail` is the effect object of its kind."""
 
@@ -92,8 +112,6 @@ class Rule:
         "tool",
     )
     hint_kind: str | None = None
-    # Accumulators keep state and run whatever access has decided.
-    accumulates = False
 
     def __init__(self, number: int, spec: dict[str, Any]) -> None:
         match = spec.get("match") or {}
@@ -124,6 +142,10 @@ class Rule:
             return False
         return self.args is None or self.args(judgement.args())
 
+    def apply(self, judgement: Judgement, outcome: Outcome, keys: Any) -> Refusal | None:
+        """What follows from a match: changes of the outcome, operations gathered, or the wish to refuse."""
+        raise TypeError("a rule is one of its kinds")
+
     def number_of(self, name: str, default: int = 0) -> int:
         return min(int(self.detail.get(name) or default), MAX_INTEGER)
 
@@ -143,6 +165,10 @@ class AccessRule(Rule):
             self.action = wanted if wanted and wanted != ALLOW else BLOCK
             self.reason_code = self.reason_code or DENYLIST_MATCH
 
+    def apply(self, judgement: Judgement, outcome: Outcome, keys: Any) -> Refusal | None:
+        outcome.access = self
+        return None if self.action == ALLOW else Refusal(self, self.action, self.reason_code or "")
+
 
 class TagRule(Rule):
     __slots__ = ("adds",)
@@ -150,3 +176,8 @@ class TagRule(Rule):
     def __init__(self, number: int, spec: dict[str, Any]) -> None:
         super().__init__(number, spec)
         self.adds = frozenset(self.detail.get("add_risk_class") or ())
+
+    def apply(self, judgement: Judgement, outcome: Outcome, keys: Any) -> Refusal | None:
+        outcome.tags |= self.adds
+        outcome.tagged |= self.adds
+        return None

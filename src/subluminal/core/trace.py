@@ -21,15 +21,12 @@ class Tracer:
         self._trace = trace
         self._open: list[tuple[Engine, Step, dict[str, Any]]] = []
 
-    def before(self, step: Step, judgement: Judgement) -> Any:
-        return self._peek(step, judgement)
-
-    def after(self, engine: Engine, step: Step, matched: bool, why: str, before: Any, refusal: Refusal | None) -> None:
+    def note(self, engine: Engine, step: Step, why: str, before: Any, refusal: Refusal | None) -> None:
         record = {
             "policy_id": engine.policy.policy_id,
             "rule_id": step.rule.rule_id,
             "kind": step.rule.kind,
-            "matched": matched,
+            "matched": why == "matches",
             "why": why,
             "state_before": before,
             "state_after": before,
@@ -44,7 +41,7 @@ class Tracer:
             for rule in engine.rules:
                 if rule.number in mine:
                     step, record = mine[rule.number]
-                    record["state_after"] = self._peek(step, judgement)
+                    record["state_after"] = self.peek(step, judgement)
                 else:
                     record = self._not_planned(engine, rule, judgement.call)
                 self._trace.append(record)
@@ -68,7 +65,7 @@ class Tracer:
             "reason_code": None,
         }
 
-    def _peek(self, step: Step, judgement: Judgement) -> Any:
+    def peek(self, step: Step, judgement: Judgement) -> Any:
         if step.accumulator is None:
             return None
         try:
