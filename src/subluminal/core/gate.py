@@ -29,7 +29,7 @@ from subluminal.contracts.vocabulary import (
     TRUNCATED,
 )
 from subluminal.core.emit import Emitter, call_ref
-from subluminal.core.preview import preview
+from subluminal.core.preview import error_line, preview
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -299,7 +299,9 @@ class Gate:
         extra = ""
         if error is not None:
             if "message" in error:
-                error["message"] = self.redactor.mask_text(error["message"])
+                error["message"] = error_line(error["message"], self.redactor) or "the call ended with an error"
+            if isinstance(error.get("code"), str):
+                error["code"] = error_line(error["code"], self.redactor)
             extra = f',"error":{to_json(error)}'
         if result_stream_hash is not None:
             extra += f',"result_stream_hash":"{result_stream_hash}"'

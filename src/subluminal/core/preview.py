@@ -13,6 +13,8 @@ from subluminal.core.redact import MARGIN, Redactor
 _MASK = b"[REDACTED:"
 # The longest name a mask can carry, for looking back from the edge.
 _LONGEST_MASK = 96
+MAX_ERROR_LINE = 500
+_ERROR_WINDOW = 16_384
 
 
 def preview(raw: bytes, limit: int, redactor: Redactor) -> tuple[str, bool, tuple[str, ...]]:
@@ -80,3 +82,28 @@ def _before_escape(data: bytes, end: int) -> int:
         parted = is_unicode and data[at + 2 : at + 4].lower() in (b"d8", b"d9", b"da", b"db")
         return at if parted else end
     return end
+
+
+def error_line(text: str, redactor: Redactor) -> str:
+    """One masked line that says what went wrong; of a stack trace that is the last one (EVT-008: no stack traces).
+
+    Masked before lines are split and cut: a value may go over several lines, or over the edge.
+    """
+    lines = _masked_ends(text.strip(), redactor).strip().splitlines()
+    if not lines:
+        return ""
+    line = lines[-1] if any("Traceback" in line for line in lines[:3]) else lines[0]
+    data = line.strip().encode("utf-8", "surrogatepass")
+    if len(data) > MAX_ERROR_LINE:
+        data = data[: _cut(data, MAX_ERROR_LINE)]
+    return data.decode("utf-8", "replace")
+
+
+def _masked_ends(text: str, redactor: Redactor) -> str:
+    """The whole text; of a very long one its beginning and the whole lines at its end."""
+    if len(text) <= 2 * _ERROR_WINDOW:
+        return redactor.mask_text(text)
+    masked, _ = redactor.mask_window(text[:_ERROR_WINDOW].encode("utf-8", "surrogatepass"))
+    # The tail may begin inside a value that could no longer be recognised: its first line is dropped.
+    _, _, tail = text[-_ERROR_WINDOW:].partition("\n")
+    return masked.decode("utf-8", "surrogatepass") + "\n" + redactor.mask_text(tail)

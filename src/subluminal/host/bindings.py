@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from subluminal.contracts.errors import ConfigError, SecretError
 from subluminal.contracts.vocabulary import IDENTITY_VARIABLES, SECRET_SOURCES
-from subluminal.core.secrets import MIN_SECRET_BYTES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -259,6 +258,9 @@ def _lookup(binding: Binding, environ: Mapping[str, str]) -> str | None:
 
 
 def _check(binding: Binding, value: str) -> None:
+    # Here, because a server without bindings need not wait for it.
+    from subluminal.core.secrets import MIN_SECRET_BYTES
+
     if "\0" in value:
         raise SecretError(
             f"secret {binding.secret_ref!r} contains a NUL byte and cannot be an environment variable",

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from harness.secret_corpus import TEXT_ENCODINGS, encodings
-from subluminal.core.preview import preview
+from subluminal.core.preview import MAX_ERROR_LINE, error_line, preview
 from subluminal.core.redact import INJECTED, Redactor
 
 SECRET = "ghp_Ab3dEf6hIjKl9nOpQrStUvWxYz0123456789"
@@ -84,3 +84,29 @@ def test_random_cuts_of_random_encodings_leak_nothing() -> None:
             body = text.encode()
             for part in parts:
                 assert part[:8] not in body, (name, limit)
+
+
+def test_an_error_is_one_line_and_a_stack_trace_its_last() -> None:
+    redactor = Redactor()
+    assert error_line("  first\nsecond", redactor) == "first"
+    assert error_line("Traceback (most recent call last):\n  File x\nValueError: no", redactor) == "ValueError: no"
+    assert error_line(" \n ", redactor) == ""
+
+
+def test_an_error_line_is_masked_before_it_is_split_and_cut() -> None:
+    multi_line = "first-part\nsecond-part-of-the-secret"
+    assert error_line(f"bad key {multi_line}!", Redactor([multi_line])) == "bad key [REDACTED:injected_secret]!"
+    for before in range(MAX_ERROR_LINE - 60, MAX_ERROR_LINE + 1):
+        line = error_line("." * before + SECRET, Redactor([SECRET]))
+        assert len(line) <= MAX_ERROR_LINE
+        assert line.lstrip(".") in ("", "[REDACTED:injected_secret]")
+
+
+def test_a_very_long_error_shows_no_part_of_a_secret_at_its_seams() -> None:
+    redactor = Redactor([SECRET])
+    for shift in range(0, 45, 3):
+        head = "Traceback\n" + "." * (16_384 - 10 - shift)
+        tail = "." * (16_384 - len("\nValueError: no") - 20 + shift) + "\nValueError: no"
+        assert error_line(head + SECRET + tail, redactor) == "ValueError: no"
+        line = error_line("." * 300 + SECRET * 2000, redactor)
+        assert SECRET[:6] not in line

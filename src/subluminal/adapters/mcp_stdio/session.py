@@ -544,7 +544,7 @@ def _error(error_class: str, message: str, code: int | str | None = None) -> dic
 
 
 def _upstream_error(raw: bytes) -> dict[str, Any]:
-    """The upstream's own error, its message cut to one line: no stack traces in events (EVT-008)."""
+    """The upstream's own error. The gate masks its message first and cuts it to one line afterwards."""
     value = wire.read_value(raw)
     if not isinstance(value, dict):
         return _error("upstream_error", "the server answered with an error")
@@ -552,7 +552,7 @@ def _upstream_error(raw: bytes) -> dict[str, Any]:
     code = value.get("code")
     return _error(
         "upstream_error",
-        _first_line(message) if isinstance(message, str) else "the server answered with an error",
+        message if isinstance(message, str) and message.strip() else "the server answered with an error",
         code if isinstance(code, (int, str)) and not isinstance(code, bool) else None,
     )
 
@@ -561,15 +561,6 @@ def _tool_error_text(value: dict[str, Any]) -> str:
     content = value.get("content")
     if isinstance(content, list):
         for block in content:
-            if isinstance(block, dict) and isinstance(block.get("text"), str):
-                return _first_line(block["text"])
+            if isinstance(block, dict) and isinstance(block.get("text"), str) and block["text"].strip():
+                return str(block["text"])
     return "the tool reported an error"
-
-
-def _first_line(text: str) -> str:
-    """One line that says what went wrong; of a stack trace that is the last one."""
-    lines = text.strip().splitlines()
-    if not lines:
-        return "the server answered with an error"
-    line = lines[-1] if any("Traceback" in line for line in lines[:3]) else lines[0]
-    return line.strip()[:500]
