@@ -23,12 +23,12 @@ KINDS; messages never quote the input, so that they can be shown anywhere.
 from __future__ import annotations
 
 from decimal import Decimal
-from hashlib import sha256
 from operator import attrgetter
 from typing import Any
 
 import msgspec
 
+from subluminal.contracts.digest import sha256_hex
 from subluminal.contracts.errors import CanonicalError
 
 # Other parsers give up between 64 (.NET) and 10,000 (Go) levels; at 256, code that walks a value with two Python
@@ -77,7 +77,7 @@ def args_hash(value_or_bytes: Any) -> str:
 
 def digest(canonical: bytes) -> str:
     """The `args_hash` of a form that `read_args` or `canonical_bytes` gave."""
-    return sha256(canonical).hexdigest()
+    return sha256_hex(canonical)
 
 
 def canonical_bytes(value_or_bytes: Any) -> bytes:

@@ -7,8 +7,7 @@ continues a call is neither charged nor counted again.
 
 from __future__ import annotations
 
-from hashlib import blake2b
-
+from subluminal.contracts.digest import blake2b
 from subluminal.contracts.vocabulary import (
     BLOCK,
     BREAKER_ERRORS,

@@ -13,16 +13,16 @@ no I/O: time is passed in and events leave as bytes.
 
 from __future__ import annotations
 
-from hashlib import sha256
-
 from subluminal.contracts.canonical import read_args
 from subluminal.contracts.decision import Decision, refusal_message, subluminal_data
+from subluminal.contracts.digest import sha256_hex
 from subluminal.contracts.errors import CanonicalError
 from subluminal.contracts.jsontext import quote, to_json
 from subluminal.contracts.vocabulary import (
     ALLOW,
     BLOCK,
     ERROR_CODES,
+    EVALUATION_ERROR,
     MAX_PREVIEW_BYTES,
     POLICY_INVALID,
     THROTTLE,
@@ -223,16 +223,27 @@ class Gate:
 
         def args_hash() -> str:
             if not record.args_hash and record.canonical is not None:
-                record.args_hash = sha256(record.canonical).hexdigest()
+                record.args_hash = sha256_hex(record.canonical)
             return record.args_hash
 
         args = _uninspected if record.canonical is None else (lambda: value)
-        verdict = self.stack.judge(call, args, args_hash, self.state, wall_ms, mono_ms)
+        try:
+            verdict = self.stack.judge(call, args, args_hash, self.state, wall_ms, mono_ms)
+        except Exception as fault:  # a fault of ours must neither take the tool down nor open a door
+            self._decide_after_fault(record, fault)
+            return
         record.seq = verdict.seq
         record.decision = verdict.decision
         record.tags = verdict.tags
         record.trips = verdict.trips
         record.watch = verdict.watch
+
+    def _decide_after_fault(self, record: CallRecord, fault: Exception) -> None:
+        record.seq = self.state.next_seq()
+        record.tags, record.trips, record.watch = [], [], None
+        action = ALLOW if self.stack.mode == "observe" else BLOCK
+        summary = f"The policy could not be evaluated ({type(fault).__name__}). Tell the operator to run `sub doctor`."
+        record.decision = Decision(action, None, "critical", EVALUATION_ERROR, summary, policy=self.stack.policies[0])
 
     def _count(self, decision: Decision) -> None:
         action = decision.action
@@ -250,7 +261,7 @@ class Gate:
         record.announced = True
         call = record.call
         if not record.args_hash and record.canonical is not None:
-            record.args_hash = sha256(record.canonical).hexdigest()
+            record.args_hash = sha256_hex(record.canonical)
         record.canonical = None
         record.ref = call_ref(record.call_id, call, record.args_hash)
         self.outbox.append(
@@ -348,7 +359,7 @@ class Gate:
         decision = record.decision
         self._mask_decision(decision)
         if not record.args_hash and record.canonical is not None:
-            record.args_hash = sha256(record.canonical).hexdigest()
+            record.args_hash = sha256_hex(record.canonical)
         call = record.call
         data = subluminal_data(
             decision,

@@ -1,6 +1,6 @@
 """Which CI job this is: provider, job, repository, branch and actor from the provider's own variables.
 
-The words are the contract's (§1.3.1): `ci_provider`, `job_id`, `repo`, `branch`. What a provider does not tell is absent.
+The words are the contract's (§1.3.1): `ci_provider`, `job_id`, `repo`, `branch`. What is not told is absent.
 """
 
 from __future__ import annotations

@@ -118,14 +118,14 @@ def start_time(pid: int) -> str:
 
 def derived_run_id(host_id: str) -> str:
     """One run per client process: shells and launchers between it and us do not count."""
-    from hashlib import sha256
+    from subluminal.contracts.digest import sha256_hex
 
     pid = os.getppid()
     command, parent, started = _stat(pid)
     while parent > 1 and command in _SHELLS:
         pid = parent
         command, parent, started = _stat(pid)
-    return "run-" + sha256(f"{host_id}\x00{_boot_id()}\x00{pid}\x00{started}".encode()).hexdigest()[:24]
+    return "run-" + sha256_hex(f"{host_id}\x00{_boot_id()}\x00{pid}\x00{started}".encode())[:24]
 
 
 def _boot_id() -> str:
@@ -170,9 +170,9 @@ def host_id() -> str:
         except OSError:
             break
     # No home to keep it in: still stable per machine where the system has an id of its own.
-    from hashlib import sha256
+    from subluminal.contracts.digest import sha256_hex
 
-    return sha256(f"{_machine_id()}\x00{os.getuid()}".encode()).hexdigest()[:32]
+    return sha256_hex(f"{_machine_id()}\x00{os.getuid()}".encode())[:32]
 
 
 def _machine_id() -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import stat
 import time
-from hashlib import sha256
 
+from subluminal.contracts.digest import sha256_hex
 from subluminal.host.paths import run_dir
 
 FORMAT = 1
@@ -20,7 +20,7 @@ STALE_AFTER_SECONDS = 7 * 24 * 3600
 
 
 def state_path(run_id: str, directory: str | None = None) -> str:
-    name = sha256(run_id.encode("utf-8", "surrogatepass")).hexdigest()
+    name = sha256_hex(run_id.encode("utf-8", "surrogatepass"))
     return os.path.join(directory or run_dir(), name + ".state")
 
 

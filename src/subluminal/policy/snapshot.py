@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import os
 import stat
-from hashlib import sha256
 
 import msgspec
 
 from subluminal import __version__
+from subluminal.contracts.digest import sha256_hex_once
 from subluminal.contracts.errors import PolicyError
 from subluminal.host.paths import ensure_private_dir, snapshot_dir
 from subluminal.policy.locate import find_policies as find_policies
@@ -78,7 +78,7 @@ def _read(fd: int, limit: int) -> bytes:
 
 
 def _compiled(source: bytes, filename: str) -> dict[str, Any]:
-    source_hash = sha256(source).hexdigest()
+    source_hash = sha256_hex_once(source)
     cached = _read_cache(source_hash)
     if cached is not None:
         return cached
@@ -120,7 +120,7 @@ def _read_cache(source_hash: str) -> dict[str, Any] | None:
 def _checked(content: bytes, source_hash: str) -> dict[str, Any] | None:
     frame_length = len(_frame(source_hash, "0" * 64))
     body = b"{" + content[frame_length:]
-    policy_hash = sha256(body).hexdigest()
+    policy_hash = sha256_hex_once(body)
     if content[:frame_length] != _frame(source_hash, policy_hash):
         return None
     try:

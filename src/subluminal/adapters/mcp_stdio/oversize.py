@@ -8,10 +8,10 @@ can be refused, and always from the server, it streams on at once.
 from __future__ import annotations
 
 import os
-from hashlib import sha256
 
 from subluminal.adapters.mcp_stdio.flow import FileSegment
 from subluminal.adapters.mcp_stdio.scan import MessageScan
+from subluminal.contracts.digest import sha256
 from subluminal.host import paths
 
 
@@ -54,7 +54,7 @@ class Oversize:
             self.scan.ambiguous = self.fault
 
     def stream_hash(self) -> str:
-        return self._hash.hexdigest()
+        return str(self._hash.hexdigest())
 
     def release(self) -> FileSegment:
         """The held message and its newline, ready to go."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
+from subluminal.adapters.mcp_stdio.lean import import_msgspec
 from subluminal.adapters.mcp_stdio.options import USAGE, Options, parse
 from subluminal.adapters.mcp_stdio.prepare import Prepared
 from subluminal.adapters.mcp_stdio.supervise import spawn
@@ -18,6 +19,7 @@ from subluminal.host.identity import borrow_environment
 # What a shell answers when a command cannot be found or run.
 EXIT_NOT_FOUND = 127
 EXIT_NOT_RUNNABLE = 126
+EXIT_INTERNAL = 70
 
 
 def main(argv: list[str]) -> int:
@@ -49,9 +51,21 @@ def _run(options: Options) -> int:
     except OSError as fault:
         _say(f"{options.server_name}: cannot start {options.command[0]!r}: {fault.strerror}")
         return EXIT_NOT_FOUND if isinstance(fault, FileNotFoundError) else EXIT_NOT_RUNNABLE
-    from subluminal.adapters.mcp_stdio.relay import Relay
+    try:
+        import_msgspec()
+        from subluminal.adapters.mcp_stdio.relay import Relay
 
-    return Relay(options, upstream, prepared).run()
+        return Relay(options, upstream, prepared).run()
+    except SubluminalError:
+        raise
+    except Exception as fault:
+        # The text of an exception may quote what passed through us; its type and place never do.
+        place = fault.__traceback__
+        while place is not None and place.tb_next is not None:
+            place = place.tb_next
+        where = f"{place.tb_frame.f_code.co_filename}:{place.tb_lineno}" if place is not None else "?"
+        _say(f"{options.server_name}: internal error {type(fault).__name__} at {where}; please report it")
+        return EXIT_INTERNAL
 
 
 def _say(message: str) -> None:
