@@ -88,15 +88,20 @@ class Backend:
     def mapper(self) -> Mapper:
         raise AssertionError("subclasses map their own stream")
 
-    def run(self, request: RunRequest) -> AgentRun:
-        """Check the request, then start it on the running event loop."""
-        from subluminal.agents.run import AgentRun
-
+    def check(self, request: RunRequest) -> None:
+        """Raise `AgentError` for what can be known to be wrong before anything is started."""
         request.check()
         for arg in request.args:
             name = arg.split("=", 1)[0]
             if name in self.reserved:
                 raise AgentError(f"{name} cannot be passed on: {self.reserved[name]}")
+        self.command(request)
+
+    def run(self, request: RunRequest) -> AgentRun:
+        """Check the request, then start it on the running event loop."""
+        from subluminal.agents.run import AgentRun
+
+        self.check(request)
         return AgentRun(self, request)
 
 

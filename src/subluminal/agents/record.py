@@ -56,8 +56,11 @@ class Recorder:
             self._sink.write(self._emitter.agent_event(_wall_ms(), agent.decode()).encode())
         self._ring()
 
-    def close(self, completion: AgentCompletion) -> None:
-        """The end of the run: the last agent event, the `run_end`, and a call to the ledger."""
+    def close(self, completion: AgentCompletion, *, terminated: bool = False) -> None:
+        """The end of the run: the last agent event, the `run_end`, and a call to the ledger.
+
+        `terminated`: the agent was ended by an order to the whole run.
+        """
         words = [f"completion {completion.status}", *([completion.message] if completion.message else [])]
         data = {"status": completion.status, "exit_code": completion.exit_code}
         if self.unrecorded:
@@ -65,7 +68,7 @@ class Recorder:
         last = AgentEvent(completion.agent_kind, AgentEventKind.Status, "status", None, ": ".join(words), data)
         for masked in self._masked(last):
             self._sink.write(self._emitter.agent_event(_wall_ms(), _encode(masked).decode()).encode())
-        self._sink.write(self._run_end(RUN_STATUS[completion.status]))
+        self._sink.write(self._run_end("TERMINATED" if terminated else RUN_STATUS[completion.status]))
         self._sink.close()
         self._notifier.ring(time.monotonic_ns() - self._started_ns, last=True)
 

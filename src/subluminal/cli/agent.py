@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Iterable, Mapping
 
 import click
 
@@ -14,19 +14,22 @@ from subluminal.agents.base import Backend, RunRequest
 from subluminal.agents.claude_code import ClaudeCode
 from subluminal.agents.codex import Codex
 from subluminal.agents.generic import Generic
+from subluminal.agents.membership import RunMembership
 from subluminal.agents.narrative import Narrative, Piece
 from subluminal.agents.record import Recorder
+from subluminal.agents.run import AgentRun
 from subluminal.agents.stamp import run_environment, run_identity
 from subluminal.cli.output import note, paint, print_json, printable
 from subluminal.contracts.agent_event import AgentCompletion, AgentEvent
 from subluminal.contracts.errors import UsageError
 from subluminal.host.identity import make_source
+from subluminal.host.launch import EXIT_TERMINATED, EXIT_TIMEOUT
 
 BACKENDS: dict[str, type[Backend]] = {"claude": ClaudeCode, "codex": Codex, "generic": Generic}
-# As timeout(1) and shells do: a reader of the exit code need not know us.
-EXIT_TIMEOUT = 124
+# As a shell tells a death by signal; the codes for a timeout and a terminated run are those of `sub run`.
 EXIT_SIGNAL = 128
 EXIT_NOT_STARTED = 2
+WATCH_EVERY_S = 0.1
 
 
 @click.group("agent", help="Run an agent and read its events.")
@@ -58,7 +61,8 @@ Examples:
   sub agent run generic --program ./my-agent.sh -- "Do it"
 
 \b
-Exit codes: 0 the agent succeeded, 1 it failed, 2 it could not be started, 124 timeout, 130 interrupted.
+Exit codes: 0 the agent succeeded, 1 it failed, 2 it could not be started, 124 timeout,
+125 the run was terminated (sub kill, or a policy), 130 interrupted.
 """
 
 
@@ -99,21 +103,19 @@ def run_command(
         program=program,
         show_stderr=show_stderr,
     )
-    source = make_source()
-    recorder = None if no_record else Recorder(run_identity(os.environ, stamped, source.host_id), source)
-    if as_json:
-        completion, signum = asyncio.run(_follow(backend, request, recorder, print_json))
+    backend.check(request)
+    narrative = None if as_json else Narrative(verbose)
+    if narrative is not None:
+        note(f"run {printable(stamped['SUB_RUN_ID'])}")
+    follower = Follower(backend, request, stamped, narrative, record=not no_record)
+    completion = asyncio.run(follower.follow())
+    if narrative is None:
         print_json({"completion": completion})
     else:
-        narrative = Narrative(verbose)
-        note(f"run {printable(stamped['SUB_RUN_ID'])}")
-        completion, signum = asyncio.run(
-            _follow(backend, request, recorder, lambda event: _show(list(narrative.tell(event))))
-        )
-        _show(list(narrative.end(completion)))
-        _advise(completion, show_stderr)
+        _show(narrative.end(completion))
+        _advise(completion, follower, show_stderr)
     sys.stdout.flush()
-    return _exit_code(completion, signum)
+    return _exit_code(completion, follower)
 
 
 def _prompt(words: tuple[str, ...]) -> str:
@@ -125,37 +127,70 @@ def _prompt(words: tuple[str, ...]) -> str:
     return " ".join(words)
 
 
-async def _follow(
-    backend: Backend, request: RunRequest, recorder: Recorder | None, tell: Callable[[AgentEvent], None]
-) -> tuple[AgentCompletion, int | None]:
-    """Run to the end, telling and recording each event; the signal that ended it, if one did."""
-    received: list[int] = []
-    async with backend.run(request) as run:
+class Follower:
+    """One run, followed to its end: each event recorded and told; signals and orders to stop passed on."""
 
-        def stop(signum: int) -> None:
-            received.append(signum)
-            run.cancel()
+    def __init__(
+        self,
+        backend: Backend,
+        request: RunRequest,
+        stamped: Mapping[str, str],
+        narrative: Narrative | None,
+        *,
+        record: bool,
+    ) -> None:
+        self.signum: int | None = None
+        self.terminated: tuple[str, str] | None = None
+        self._backend = backend
+        self._request = request
+        self._narrative = narrative
+        source = make_source()
+        identity = run_identity(os.environ, stamped, source.host_id)
+        self._recorder = Recorder(identity, source) if record else None
+        self._membership = RunMembership({**os.environ, **stamped}, owner="SUB_RUN_ID" not in os.environ)
 
-        loop = asyncio.get_running_loop()
-        for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(signum, stop, signum)
-        try:
-            async for event in run.events:
-                if recorder is not None:
-                    recorder.record(event)
-                tell(event)
-                sys.stdout.flush()
-        except BaseException:
-            run.cancel()  # a reader of our output that has gone away ends the run too
-            raise
-        finally:
-            completion = await run.completion()
-            if recorder is not None:
-                recorder.close(completion)
-    return completion, received[0] if received else None
+    async def follow(self) -> AgentCompletion:
+        async with self._backend.run(self._request) as run:
+            loop = asyncio.get_running_loop()
+            for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                loop.add_signal_handler(signum, self._stop, run, signum)
+            watch = asyncio.create_task(self._watch(run))
+            try:
+                async for event in run.events:
+                    self._tell(event)
+            except BaseException:
+                run.cancel()  # a reader of our output that has gone away ends the run too
+                raise
+            finally:
+                completion = await run.completion()
+                watch.cancel()
+                self._membership.leave(sweep=completion.status in ("CANCELLED", "TIMEOUT"))
+                if self._recorder is not None:
+                    self._recorder.close(completion, terminated=self.terminated is not None)
+        return completion
+
+    def _tell(self, event: AgentEvent) -> None:
+        if self._recorder is not None:
+            self._recorder.record(event)
+        if self._narrative is None:
+            print_json(event)
+            sys.stdout.flush()
+        else:
+            _show(self._narrative.tell(event))
+
+    def _stop(self, run: AgentRun, signum: int) -> None:
+        self.signum = self.signum or signum
+        run.cancel()
+
+    async def _watch(self, run: AgentRun) -> None:
+        """`sub kill`, or a policy that ends the run, ends the agent as well."""
+        while (terminated := self._membership.terminated) is None:
+            await asyncio.sleep(WATCH_EVERY_S)
+        self.terminated = terminated
+        run.cancel()
 
 
-def _show(pieces: list[Piece]) -> None:
+def _show(pieces: Iterable[Piece]) -> None:
     for piece in pieces:
         if piece.is_words:
             sys.stdout.write(piece.text)
@@ -165,17 +200,19 @@ def _show(pieces: list[Piece]) -> None:
             sys.stderr.flush()
 
 
-def _advise(completion: AgentCompletion, show_stderr: bool) -> None:
+def _advise(completion: AgentCompletion, follower: Follower, show_stderr: bool) -> None:
+    if follower.terminated is not None:
+        note(f"  The run was terminated ({printable(': '.join(follower.terminated))}).")
     hidden = (completion.data or {}).get("stderr_bytes")
     if completion.status == "FAILED" and hidden and not show_stderr:
         note(f"  It wrote {hidden} bytes to stderr; add --show-stderr to see them.")
 
 
-def _exit_code(completion: AgentCompletion, signum: int | None) -> int:
+def _exit_code(completion: AgentCompletion, follower: Follower) -> int:
     if completion.status == "SUCCEEDED":
         return 0
     if completion.status == "TIMEOUT":
         return EXIT_TIMEOUT
     if completion.status == "CANCELLED":
-        return EXIT_SIGNAL + (signum or signal.SIGINT)
+        return EXIT_TERMINATED if follower.terminated is not None else EXIT_SIGNAL + (follower.signum or signal.SIGINT)
     return EXIT_NOT_STARTED if completion.exit_code is None else 1

@@ -44,6 +44,7 @@ def _become_daemon(home: str) -> None:
         os.closerange(3, 1024)
         os.chdir("/")
         environment = dict(os.environ, SUB_HOME=home)
+        environment.pop("SUB_RUN_ID", None)  # it outlives the run that started it, and must not be taken for a part
         argv = ledgerd_argv()
         os.execve(argv[0], argv, environment)
     finally:

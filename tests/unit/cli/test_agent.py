@@ -9,13 +9,15 @@ import socket
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.processes import MARKER_VARIABLE, assert_no_processes, new_marker, processes_with
+from harness.processes import MARKER_VARIABLE, assert_no_processes, command_line, new_marker, processes_with
+from subluminal.host.launch import run_processes
 
 SUB = [sys.executable, "-m", "subluminal"]
 CLAUDE = """#!{python} -u
@@ -165,6 +167,56 @@ def test_a_signal_ends_the_agent_and_is_told_in_the_exit_code(terminal: Terminal
     assert process.returncode == code, err
     assert json.loads(out.splitlines()[-1])["completion"]["status"] == "CANCELLED"
     assert_no_processes(terminal.marker)
+
+
+def test_sub_kill_ends_the_agent_and_is_told_in_the_exit_code(terminal: Terminal) -> None:
+    process = terminal.start("run", "claude", "--no-record", "--", "sleep")
+    assert process.stderr is not None
+    run_id = process.stderr.readline().decode().split()[1]
+    killed = subprocess.run(
+        [*SUB, "kill", run_id, "--reason", "enough"], env=terminal.env, capture_output=True, check=False
+    )
+    assert killed.returncode == 0, killed.stderr
+    _, err = process.communicate(timeout=10)
+    assert process.returncode == 125
+    assert b"The run was terminated (OPERATOR: enough)" in err
+    assert_no_processes(terminal.marker)
+
+
+def test_a_process_that_has_made_itself_a_daemon_is_ended_with_an_interrupted_run(terminal: Terminal) -> None:
+    daemon = "import os, time; os.fork() and os._exit(0); os.setsid(); os.fork() and os._exit(0); time.sleep(60)"
+    script = f"import subprocess, sys, time; subprocess.run([sys.executable, '-c', {daemon!r}]); print(1, flush=True)"
+    process = terminal.start(
+        *("run", "generic", "--json", "--no-record", "--program", sys.executable, "-a", "-c", "-a"),
+        *(script + "; time.sleep(60)", "--", "go"),
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=10)
+    assert_no_processes(terminal.marker)
+
+
+def test_the_run_is_registered_while_it_lives(terminal: Terminal) -> None:
+    process = terminal.start("run", "claude", "--json", "--no-record", "--", "sleep")
+    assert process.stdout is not None
+    process.stdout.readline()
+    entry = terminal.home / ".subluminal" / "run" / f"{process.pid}.json"
+    assert json.loads(entry.read_text())["environ"]["SUB_CLIENT"] == "claude"
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=10)
+    assert not entry.exists()
+
+
+def test_the_ledger_daemon_is_no_part_of_the_run_that_started_it(terminal: Terminal) -> None:
+    code = "import os, sys; from subluminal.host.ledgerd import spawn_ledgerd; spawn_ledgerd(os.environ['SUB_HOME'])"
+    env = {**terminal.env, "SUB_RUN_ID": "run-of-the-test"}
+    subprocess.run([sys.executable, "-c", code], env=env, check=True, timeout=10)
+    deadline = time.monotonic() + 10
+    while not any("ledgerd" in command_line(pid) for pid in processes_with(terminal.marker)):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert run_processes("run-of-the-test") == []
 
 
 def test_a_reader_that_goes_away_ends_the_agent(terminal: Terminal) -> None:
