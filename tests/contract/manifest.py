@@ -62,7 +62,6 @@ REQUIREMENTS: dict[str, Requirement] = {
 }
 
 NOT_YET: dict[str, str] = {
-    "ID-002": "needs the ledger and its readers",
     "LED-002": "needs the ledger daemon",
     "IMP-002": "needs the installer path end to end",
     "ADAPT-002": "needs a second adapter",
