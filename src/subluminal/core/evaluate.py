@@ -20,7 +20,7 @@ from subluminal.contracts.vocabulary import (
 from subluminal.core.engine import Engine
 from subluminal.core.hints import show_name, summary
 from subluminal.core.plan import MAX_CACHED_NAME_CHARS, MAX_PLANS, Cache, Plan
-from subluminal.core.rules import Judgement, Outcome, Refusal
+from subluminal.core.rules import Judgement, Outcome, Refusal, TagRule
 from subluminal.core.state import StateUnavailable, terminate_op
 from subluminal.core.trace import Tracer
 
@@ -55,12 +55,13 @@ class Verdict:
 class _Plans:
     """The plans of all bundles for one tool, and what of the verdict they already settle."""
 
-    __slots__ = ("pairs", "settled", "stateful", "tags")
+    __slots__ = ("pairs", "settled", "stateful", "tags", "tags_vary")
 
     def __init__(self, pairs: list[tuple[Engine, Plan]], risk: frozenset[str]) -> None:
         self.pairs = pairs
         self.stateful = any(plan.stateful for _, plan in pairs)
         self.tags = sorted(risk.union(*(plan.tags for _, plan in pairs)))
+        self.tags_vary = any(isinstance(step.rule, TagRule) for _, plan in pairs for step in plan.steps)
         # No rule to look at and nothing refused: the decision is the same for every call.
         self.settled: Decision | None = None
 
@@ -131,10 +132,8 @@ class Stack:
         if tracer is not None:
             tracer.finish(self.engines, judgement)
         tags = plans.tags
-        for (_, plan), outcome in zip(plans.pairs, outcomes, strict=True):
-            if outcome.tags is not plan.tags:
-                tags = sorted(judgement.call.risk_classes.union(*(outcome.tags for outcome in outcomes)))
-                break
+        if plans.tags_vary:
+            tags = sorted(judgement.call.risk_classes.union(*(outcome.tags for outcome in outcomes)))
         return Verdict(decision, tags, judgement.trips, watch, seq)
 
     def _gather(self, outcomes: list[Outcome], judgement: Judgement) -> Watch | None:
