@@ -10,8 +10,11 @@ import hashlib
 import json
 import os
 import random
+import sqlite3
 import time
+import zlib
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -195,11 +198,12 @@ def test_no_refusal_repeats_a_secret_of_the_call_it_refuses(tmp_path: Path, kind
     with setup.start() as agent:
         agent.initialize()
         replies = [agent.call("leak", arguments), agent.call("digest", arguments), agent.call("digest", arguments)]
+        replies.append(agent.call(f"leak {secret}", {}, _meta={"claudecode/toolUseId": secret[:200]}))
         agent.finish()
         assert_clean(agent.stderr.encode(), secret, "stderr")
-    assert [reply.get("error", {}).get("code") for reply in replies] == [-32081, None, -32083]
-    assert_clean(json.dumps(replies[0]).encode(), secret, "BLOCK")
-    assert_clean(json.dumps(replies[2]).encode(), secret, "REJECT_WITH_HINT")
+    assert [reply.get("error", {}).get("code") for reply in replies] == [-32081, None, -32083, -32081]
+    for reply in (replies[0], replies[2], replies[3]):
+        assert_clean(json.dumps(reply).encode(), secret, reply["error"]["code"])
     setup.events.wait_type("run_end")
     assert_clean(setup.events.raw(), secret, "events")
 
@@ -239,7 +243,10 @@ def test_nothing_on_disk_holds_the_secret(tmp_path: Path, ending: str) -> None:
         else:
             agent.start_call("crash", {"token": secret})
             agent.wait_exit()
-        wait_for_ledger(home, agent.marker if ending != "by SIGKILL" else None)
+        if ending != "by SIGKILL":  # then nobody has rung for the daemon, and the journal is all there is
+            stored = wait_for_ledger(home)
+            assert b"injected_secret" in stored
+            assert_clean(stored, secret, "ledger")
         seen = list(files_below(home))
         assert any(path.suffix == ".jsonl" or path.name.startswith("ledger.db") for path in seen), seen
         for path in seen:
@@ -248,14 +255,31 @@ def test_nothing_on_disk_holds_the_secret(tmp_path: Path, ending: str) -> None:
     assert all(not is_alive(pid) for pid in agent.tree())
 
 
-def wait_for_ledger(home: Path, marker: str | None) -> None:
-    """Until the daemon has taken the journal in. After SIGKILL nobody has rung for it: then the journal is all."""
-    if marker is None:
-        return
-    end = time.monotonic() + 15
+def wait_for_ledger(home: Path) -> bytes:
+    """Everything the ledger holds, once the daemon has taken in the end of the run."""
+    end = time.monotonic() + 20
     while time.monotonic() < end:
-        database = b"".join(path.read_bytes() for path in home.glob("ledger.db*"))
-        if b"run_end" in database:
-            return
+        if (home / "ledger.db").exists() and b"run_end" in (stored := ledger_content(home / "ledger.db")):
+            return stored
         time.sleep(0.05)
     raise AssertionError(f"the ledger did not take the events in: {sorted(os.listdir(home))}")
+
+
+def ledger_content(path: Path) -> bytes:
+    """Every value of every table; what is deflated in the file is searched as it reads."""
+    parts: list[bytes] = []
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+        tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        for table in tables:
+            for row in database.execute(f'SELECT * FROM "{table}"'):
+                parts += [readable(value) for value in row if isinstance(value, (str, bytes))]
+    return b"\n".join(parts)
+
+
+def readable(value: str | bytes) -> bytes:
+    if isinstance(value, str):
+        return value.encode()
+    try:
+        return zlib.decompress(value)
+    except zlib.error:
+        return value

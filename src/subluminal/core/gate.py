@@ -30,6 +30,7 @@ from subluminal.contracts.vocabulary import (
 )
 from subluminal.core.emit import Emitter, call_ref
 from subluminal.core.preview import error_line, preview
+from subluminal.core.redact import INJECTED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,6 +50,9 @@ _AMBIGUOUS_KINDS = frozenset(
 )
 _TRUNCATED_PREVIEW = '{"truncated":true}'
 _NO_PREVIEW = '{"truncated":false}'
+# Names remembered as checked for secrets: a server has tens of tools; an agent may invent any number.
+MAX_NAMES = 512
+MAX_NAME_CHARS = 256
 
 
 class CallRecord:
@@ -113,6 +117,7 @@ class Gate:
         self.calls_throttled = 0
         self.errors_total = 0
         self._call_prefix = source.shim_id + "-"
+        self._names: dict[str, str] = {}  # a tool's name -> as it is shown
         self._refuse_all: str | None = None
         self._opened_mono_ms: int | None = None
         self._closed = False
@@ -190,6 +195,10 @@ class Gate:
         record.call_id = self._call_prefix + str(self.calls_total)
         self._decide(record, call, wall_ms, mono_ms)
         self._count(record.decision)
+        # From here on the call is only written down.
+        call.tool_name = self._names.get(call.tool_name) or self._name_to_show(call.tool_name)
+        if call.call_context:
+            call.call_context = self._masked(call.call_context)
         return record
 
     def judge_again(self, record: CallRecord, call: ToolCall, wall_ms: int, mono_ms: int) -> None:
@@ -381,6 +390,14 @@ class Gate:
         text, truncated, flags = preview(raw, self.max_preview_bytes, self.redactor)
         flagged = f',"redaction_flags":{to_json(list(flags))}' if flags else ""
         return f'{{"truncated":{"true" if truncated else "false"},"{key}":{quote(text)}{flagged}}}'
+
+    def _name_to_show(self, name: str) -> str:
+        """Names stand in events exactly as given (EVT-006), unless an agent hides an injected secret in one."""
+        masked, flags = self.redactor.mask(name.encode("utf-8", "surrogatepass"))
+        shown = masked.decode("utf-8", "surrogatepass") if INJECTED in flags else name
+        if len(self._names) < MAX_NAMES and len(name) <= MAX_NAME_CHARS:
+            self._names[name] = shown
+        return shown
 
     def _mask_decision(self, decision: Decision) -> None:
         mask = self.redactor.mask_text
