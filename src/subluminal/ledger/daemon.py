@@ -31,6 +31,8 @@ from subluminal.ledger.lines import newest_arrival
 from subluminal.ledger.live import Follower, follow_request
 from subluminal.ledger.log import Log
 from subluminal.ledger.peer import is_owner
+from subluminal.ledger.policies import is_snapshot
+from subluminal.ledger.prune import prune
 from subluminal.ledger.reading import BadEvent
 from subluminal.ledger.store import Store
 
@@ -52,6 +54,15 @@ class _Reference(msgspec.Struct):
 class _Line(msgspec.Struct):
     control: str | None = None
     source: _Reference | None = None
+
+
+class _Prune(msgspec.Struct):
+    before: str
+
+
+class _Policy(msgspec.Struct):
+    policy_hash: str
+    snapshot: str
 
 
 _decode_line = msgspec.json.Decoder(_Line).decode
@@ -245,10 +256,10 @@ class Daemon:
 
     def _store_line(self, line: bytes) -> dict[str, Any]:
         try:
-            self.store.add(line)
+            is_new = self.store.add(line)
         except BadEvent as error:
             return {"nack": {**_reference(line), "error": str(error)}}
-        return {"ack": _reference(line)}
+        return {"ack": _reference(line)} if is_new else {"ack": _reference(line), "duplicate": True}
 
     # -- connections ------------------------------------------------------------------------------------------
 
@@ -288,8 +299,25 @@ class Daemon:
             self._stopping = True
         elif control == "follow":
             self._follow(connection, line)
+        elif control in ("prune", "policy"):
+            self._change(connection, control, line)
         else:
-            connection.send({"error": "unknown control; known are wake, status, stop and follow"})
+            connection.send({"error": "unknown control; known are wake, status, stop, follow, prune and policy"})
+
+    def _change(self, connection: Connection, control: str, line: bytes) -> None:
+        """Writes that commands ask for: the daemon is the one writer, so it does them."""
+        try:
+            if control == "prune":
+                connection.send({"pruned": prune(self.store, msgspec.json.decode(line, type=_Prune).before)})
+                return
+            policy = msgspec.json.decode(line, type=_Policy)
+            if is_snapshot(policy.snapshot.encode(), policy.policy_hash):
+                self.store.add_policy(policy.policy_hash, policy.snapshot)
+                connection.send({"policy": policy.policy_hash})
+            else:
+                connection.send({"error": "the snapshot does not have this policy_hash"})
+        except (msgspec.MsgspecError, sqlite3.Error, OSError) as error:
+            connection.send({"error": str(error)})
 
     def _follow(self, connection: Connection, line: bytes) -> None:
         try:

@@ -13,6 +13,7 @@ from subluminal.contracts import events as ev
 from subluminal.ledger.chain import GENESIS, link
 from subluminal.ledger.encoding import pack_lines, pack_text
 from subluminal.ledger.lines import N_BITS, SEGMENT_LINES
+from subluminal.ledger.policies import find_snapshot
 from subluminal.ledger.projection import (
     CALL_COLUMNS,
     FILLED_COLUMNS,
@@ -272,12 +273,13 @@ class RunTable:
 class Catalogue:
     """`server_tools` and `policy_versions`: what exists, for listings, for globs and for bundles."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, snapshots: str) -> None:
         self._connection = connection
+        self._snapshots = snapshots
         self._tools: set[tuple[str, str]] = set()
         self._policies: set[tuple[str, str, str]] = set()
         self._new_tools: list[tuple[str, str]] = []
-        self._new_policies: list[tuple[str, str, str | None, str, str]] = []
+        self._new_policies: list[tuple[str, str, str | None, str, str | None, str]] = []
 
     def saw_tool(self, server_name: str, tool_name: str) -> None:
         tool = (server_name, tool_name)
@@ -293,7 +295,9 @@ class Catalogue:
             if len(self._policies) > RUNS_KEPT:
                 self._policies.clear()
             self._policies.add(key)
-            self._new_policies.append((key[0], key[1], mode, key[2], normal_ts(ts)))
+            snapshot = find_snapshot(self._snapshots, policy.policy_hash)
+            text = snapshot.decode() if snapshot is not None else None
+            self._new_policies.append((key[0], key[1], mode, key[2], text, normal_ts(ts)))
 
     def flush(self) -> None:
         if self._new_tools:
@@ -301,8 +305,9 @@ class Catalogue:
             self._new_tools.clear()
         if self._new_policies:
             self._connection.executemany(
-                "INSERT INTO policy_versions (policy_id, version, mode, rules_hash, created_at) VALUES (?, ?, ?, ?, ?)"
-                " ON CONFLICT DO UPDATE SET mode = coalesce(mode, excluded.mode)",
+                "INSERT INTO policy_versions (policy_id, version, mode, rules_hash, rules_json, created_at)"
+                " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET mode = coalesce(mode, excluded.mode),"
+                " rules_json = coalesce(rules_json, excluded.rules_json)",
                 self._new_policies,
             )
             self._new_policies.clear()

@@ -26,6 +26,7 @@ from msgspec import UNSET
 from subluminal.contracts import events as ev
 from subluminal.contracts.errors import LedgerError
 from subluminal.ledger import chain
+from subluminal.ledger.lines import N_BITS
 from subluminal.ledger.migrations import BUSY_TIMEOUT_MS, open_writer
 from subluminal.ledger.projection import Producer, Run
 from subluminal.ledger.reading import BadEvent, read_event, utc_now
@@ -41,9 +42,11 @@ class Store:
             self.connection = open_writer(path, busy_timeout_ms=busy_timeout_ms)
         except (sqlite3.Error, OSError) as error:
             raise LedgerError(f"The ledger {path} cannot be opened for writing: {error}.") from None
-        self._heads_path = chain.heads_path(path)
+        self._heads_path = chain.heads_path(path) if path else os.devnull
         self._heads_limit = chain.COMPACT_ABOVE_BYTES
-        self.unwitnessed: dict[str, chain.Head] = self._behind() if path else {}
+        self.unwitnessed: dict[str, chain.Head] = {}
+        self._disputed: set[str] = set()
+        self._read_witness()
         self._trusting = True
         self._forget()
 
@@ -66,7 +69,7 @@ class Store:
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
             raise
-        self.unwitnessed.update(self._moved)
+        self.unwitnessed.update((run_id, head) for run_id, head in self._moved.items() if run_id not in self._disputed)
         self._moved.clear()
 
     def write(self, work: Callable[[], T]) -> T:
@@ -181,6 +184,26 @@ class Store:
             (source, line_no, reason, size, utc_now()),
         )
 
+    # -- other writes -----------------------------------------------------------------------------------------
+
+    def remove_run(self, run_id: str, work: Callable[[], None]) -> None:
+        """Take a run out of the ledger in one transaction, and say so in its witness."""
+        run = self._runs.get(run_id)
+        self.write(work)
+        self._forget()
+        if run is not None:
+            self.unwitnessed[run_id] = chain.Head(run.row.event_count, run.row.chain_head, pruned=True)
+            self.witness()
+
+    def add_policy(self, policy_hash: str, snapshot: str) -> None:
+        """Keep the text of a policy that a stored run refers to."""
+        self.write(
+            lambda: self.connection.execute(
+                "UPDATE policy_versions SET rules_json = ? WHERE rules_hash = ? AND rules_json IS NULL",
+                (snapshot, policy_hash),
+            )
+        )
+
     def make_durable(self) -> None:
         """After this, every committed event survives a power cut as well: only then may its journal go."""
         try:
@@ -213,7 +236,7 @@ class Store:
         self._events = EventTable(self.connection)
         self._runs = RunTable(self.connection)
         self._calls = CallTable(self.connection, self._trusting)
-        self._catalogue = Catalogue(self.connection)
+        self._catalogue = Catalogue(self.connection, os.path.join(os.path.dirname(self.path), "snapshots"))
 
     def _flush(self) -> None:
         self._events.flush()
@@ -222,15 +245,26 @@ class Store:
             self._moved[run.row.run_id] = chain.Head(run.row.event_count, run.row.chain_head)
         self._catalogue.flush()
 
-    def _behind(self) -> dict[str, chain.Head]:
-        """Runs whose witness was not written because a process was killed in between."""
+    def _read_witness(self) -> None:
+        """Find runs whose witness was not written because a process was killed in between: those are caught up.
+
+        And runs that do not agree with their witness: those were tampered with. Their witness is left as it is, or
+        going on would wipe out the evidence.
+        """
         heads = chain.read_heads(self._heads_path)
-        behind = {}
-        for run_id, count, head in self.connection.execute("SELECT run_id, event_count, chain_head FROM runs"):
+        for run_no, run_id, count, head in self.connection.execute(
+            "SELECT run_no, run_id, event_count, chain_head FROM runs"
+        ):
             known = heads.get(run_id)
-            if known is None or known.pruned or known.count < count:
-                behind[run_id] = chain.Head(count, head)
-        return behind
+            if known is None or known.pruned:
+                self.unwitnessed[run_id] = chain.Head(count, head)
+            elif known.count != count or known.hash != head:
+                number = (run_no << N_BITS) + known.count
+                found = self.connection.execute("SELECT hash FROM events WHERE id = ?", (number,)).fetchone()
+                if found is not None and found[0] == known.hash:
+                    self.unwitnessed[run_id] = chain.Head(count, head)
+                else:
+                    self._disputed.add(run_id)
 
 
 # The fold of each event type; a type that is not here is kept in the chain and changes no row.

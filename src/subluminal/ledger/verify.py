@@ -176,32 +176,37 @@ class Rebuilt:
         self._store.write(work)
         lines.clear()
 
-    def differences(self, connection: sqlite3.Connection, run_id: str) -> Iterator[Fault]:
-        yield from self._compare(connection, run_id, _RUN, "the run's row")
-        yield from self._compare(connection, run_id, _PRODUCERS, "a producer's row")
-        yield from self._compare(connection, run_id, _CALLS, "the call's row")
-        yield from self._compare(connection, run_id, _PREVIEWS, "the call's preview")
-        yield from self._compare(connection, run_id, _HINTS, "the call's hint")
+    def differences(self, connection: sqlite3.Connection, run_id: str) -> list[Fault]:
+        """The first row that differs from what the events say; none if all agree."""
+        for query, name in (
+            (_RUN, "the run's row"),
+            (_PRODUCERS, "a producer's row"),
+            (_CALLS, "the call's row"),
+            (_PREVIEWS, "the call's preview"),
+            (_HINTS, "the call's hint"),
+        ):
+            fault = self._compare(connection, run_id, query, name)
+            if fault is not None:
+                return [fault]
+        return []
 
-    def _compare(self, connection: sqlite3.Connection, run_id: str, query: str, name: str) -> Iterator[Fault]:
-        """The first row that differs from what the events say."""
+    def _compare(self, connection: sqlite3.Connection, run_id: str, query: str, name: str) -> Fault | None:
         stored = connection.execute(query, (run_id,))
         columns = [column[0] for column in stored.description]
         expected = self._store.connection.execute(query, (run_id,))
         while True:
-            is_row, shall_row = stored.fetchone(), expected.fetchone()
-            if is_row is None and shall_row is None:
-                return
-            if is_row is None or shall_row is None:
-                key = (is_row or shall_row)[0]
-                what = "missing" if is_row is None else "there, but no event speaks of it"
-                yield Fault(f"{name} is {what}", call_id=str(key))
-                return
-            pairs = zip(columns, tuple(is_row), tuple(shall_row), strict=True)
+            found, wanted = stored.fetchone(), expected.fetchone()
+            if found is None and wanted is None:
+                return None
+            # Both come in the order of their first column, so the smaller key is the one without a partner.
+            if found is None or (wanted is not None and wanted[0] < found[0]):
+                return Fault(f"{name} is missing", call_id=str(wanted[0]))
+            if wanted is None or found[0] < wanted[0]:
+                return Fault(f"{name} is there, but no event speaks of it", call_id=str(found[0]))
+            pairs = zip(columns, tuple(found), tuple(wanted), strict=True)
             wrong = [column for column, one, other in pairs if _plain(one) != _plain(other)]
             if wrong:
-                yield Fault(f"{name} disagrees with the events in {', '.join(wrong)}", call_id=str(shall_row[0]))
-                return
+                return Fault(f"{name} disagrees with the events in {', '.join(wrong)}", call_id=str(wanted[0]))
 
 
 def _plain(value: object) -> object:
