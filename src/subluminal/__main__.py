@@ -14,7 +14,7 @@ def main() -> int:
         from subluminal.adapters.mcp_stdio import shim
 
         return shim.main(argv[2:])
-    from subluminal.cli.main import run
+    from subluminal.cli.light import run
 
     return run(argv[1:])
 

@@ -17,7 +17,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "run": ("subluminal.cli.run", "run_command", "Run an agent as one identified run."),
     "kill": ("subluminal.cli.run", "kill_command", "Stop a run: every further tool call is refused."),
     "tail": ("subluminal.cli.tail", "tail_command", "Watch tool calls as they happen."),
-    "runs": ("subluminal.cli.query", "runs_command", "List runs."),
+    "runs": ("subluminal.cli.runs", "runs_command", "List runs."),
     "query": ("subluminal.cli.query", "query_command", "Search recorded tool calls."),
     "show": ("subluminal.cli.show", "show_command", "Show one run or one call."),
     "policy": ("subluminal.cli.policy", "policy_group", "Lint, compile, explain, diff and test policies."),

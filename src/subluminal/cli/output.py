@@ -1,13 +1,13 @@
-"""One renderer for each kind of output: JSON for machines, aligned text and sparing colour for people."""
+"""One renderer for each kind of output: JSON for machines, aligned text and sparing colour for people.
+
+Imports nothing heavy: `sub query` loads this within its 100 ms.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 from typing import Any
-
-import click
-import msgspec
 
 DECISION_COLOURS = {
     "ALLOW": "green",
@@ -16,10 +16,14 @@ DECISION_COLOURS = {
     "REJECT_WITH_HINT": "magenta",
     "TERMINATE_RUN": "bright_red",
 }
+_COLOURS = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
+_SGR = {name: 30 + i for i, name in enumerate(_COLOURS)} | {"bright_" + name: 90 + i for i, name in enumerate(_COLOURS)}
 
 
 def print_json(value: Any) -> None:
     """One line of JSON on stdout."""
+    import msgspec
+
     sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
 
 
@@ -32,7 +36,8 @@ def colour_wanted(stream: Any = None) -> bool:
 def paint(text: str, colour: str | None, *, bold: bool = False, stream: Any = None) -> str:
     if not colour_wanted(stream):
         return text
-    return click.style(text, fg=colour, bold=bold)
+    codes = ([str(_SGR[colour])] if colour is not None else []) + (["1"] if bold else [])
+    return "".join(f"\x1b[{code}m" for code in codes) + text + "\x1b[0m" if codes else text
 
 
 def note(message: str) -> None:
@@ -42,6 +47,8 @@ def note(message: str) -> None:
 
 def printable(text: str) -> str:
     """Text from agents and servers may hold terminal control sequences: show them, never obey them."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

@@ -1,0 +1,64 @@
+"""Times as people write and read them: RFC 3339 or `15m`, `2h`, `3d` in; local clock time and durations out."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from subluminal.contracts.errors import UsageError
+
+_UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+
+
+def moment_ms(text: str, now_ms: int) -> int:
+    """Milliseconds since the epoch. A moment without an offset is local time."""
+    number, unit = text[:-1], text[-1:]
+    if unit in _UNITS_MS and number.isascii() and number.isdigit() and len(number) < 10:
+        return max(0, now_ms - int(number) * _UNITS_MS[unit])
+    try:
+        return max(0, int(datetime.fromisoformat(text).timestamp() * 1000))
+    except (ValueError, OverflowError):
+        raise UsageError(
+            f"{text!r} is no time.", hint="Write 2026-01-31T09:30:00Z, 2026-01-31, or 30s, 15m, 2h, 3d, 1w ago."
+        ) from None
+
+
+def parsed(ts: str | None) -> datetime | None:
+    """A contract timestamp as local time; None if there is none or it makes no sense."""
+    if not ts:
+        return None
+    try:
+        moment = datetime.fromisoformat(ts)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def clock(ts: str | None) -> str:
+    moment = parsed(ts)
+    return moment.strftime("%H:%M:%S") if moment else "--:--:--"
+
+
+def date_and_clock(ts: str | None) -> str:
+    moment = parsed(ts)
+    return moment.strftime("%Y-%m-%d %H:%M:%S") if moment else "-"
+
+
+def between_ms(start: str | None, end: str | None) -> int | None:
+    first, last = parsed(start), parsed(end)
+    return None if first is None or last is None else max(0, int((last - first).total_seconds() * 1000))
+
+
+def duration(ms: int | None) -> str:
+    """Short, with two or three figures that mean something; a duration that is not known is a dash."""
+    if ms is None:
+        return "-"
+    if ms < 10_000:
+        return f"{ms} ms"
+    seconds = ms // 1000
+    if seconds < 60:
+        return f"{ms / 1000:.1f} s"
+    minutes, seconds = divmod(seconds, 60)
+    if minutes < 60:
+        return f"{minutes}m {seconds:02d}s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h {minutes:02d}m" if hours < 48 else f"{hours // 24}d {hours % 24:02d}h"
