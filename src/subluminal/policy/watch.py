@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from subluminal.contracts.identity import Identity
+    from subluminal.policy.locate import PolicySource
 
 _Stamp = tuple[int, int, int]
 
@@ -35,18 +36,17 @@ class PolicyWatch:
         self._stamps: dict[str, _Stamp | None] = {}
         self.reload()
 
-    @property
-    def has_files(self) -> bool:
-        return bool(self._stamps)
-
     def changed(self) -> bool:
-        """A few `stat` calls: cheap enough for twice a second."""
-        return any(_stamp(path) != stamp for path, stamp in self._stamps.items())
+        """A file was edited, or one came or went. Some `stat` calls: cheap enough for twice a second."""
+        return _stamps(self._find()) != self._stamps
+
+    def _find(self) -> list[PolicySource]:
+        return find_policies(self._environ, self._cwd, self._explicit)
 
     def reload(self) -> None:
-        sources = find_policies(self._environ, self._cwd, self._explicit)
+        sources = self._find()
         self.origin = ", ".join(source.path or source.origin for source in sources)
-        self._stamps = {source.path: _stamp(source.path) for source in sources if source.path is not None}
+        self._stamps = _stamps(sources)
         try:
             engines = [Engine(source.load(), self._identity) for source in sources]
         except PolicyError as fault:
@@ -55,6 +55,10 @@ class PolicyWatch:
         self.error = None
         self.ever_loaded = True
         self.stack = Stack(engines)
+
+
+def _stamps(sources: list[PolicySource]) -> dict[str, _Stamp | None]:
+    return {source.path: _stamp(source.path) for source in sources if source.path is not None}
 
 
 def _stamp(path: str) -> _Stamp | None:

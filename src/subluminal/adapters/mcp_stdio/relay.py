@@ -162,7 +162,7 @@ class Relay:
             return max(0, min(TICK_MS, (self._closing_ns - monotonic_ns()) // 1_000_000 + 1))
         if self._dirty_ns:
             return Notifier.DELAY_MS
-        return TICK_MS if self.policy.has_files or self.timeout_ms or self.sink.held else 30_000
+        return TICK_MS
 
     def _watch(self, fd: int, mask: int) -> None:
         """Only tell the poller what has changed."""
@@ -425,7 +425,7 @@ class Relay:
             self.notifier.ring(now_ns - self.opened_ns)
         if self._closing_ns and now_ns >= self._closing_ns:
             self._go_further(now_ns)
-        if now_ns - self._policy_checked_ns > POLICY_CHECK_NS and self.policy.has_files:
+        if now_ns - self._policy_checked_ns > POLICY_CHECK_NS:
             self._check_policy(now_ns, time_ns() // 1_000_000)
         if self.timeout_ms:
             self.session.expire(now_ns)

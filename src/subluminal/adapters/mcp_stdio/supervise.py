@@ -32,10 +32,11 @@ _SIGINT, _SIGKILL, _SIGPIPE, _SIGTERM, _SIGXFSZ, _SIGHUP = 2, 9, 13, 15, 25, 1
 class Upstream:
     """A running server: its pid (and process group) and our ends of its three pipes."""
 
-    __slots__ = ("pid", "status", "stderr", "stdin", "stdout", "watchdog", "watchdog_pipe")
+    __slots__ = ("group", "pid", "status", "stderr", "stdin", "stdout", "watchdog", "watchdog_pipe")
 
-    def __init__(self, pid: int, stdin: int, stdout: int, stderr: int) -> None:
+    def __init__(self, pid: int, group: int, stdin: int, stdout: int, stderr: int) -> None:
         self.pid = pid
+        self.group = group
         self.stdin = stdin
         self.stdout = stdout
         self.stderr = stderr
@@ -58,7 +59,7 @@ class Upstream:
     def signal(self, number: int) -> bool:
         """To the whole group; False when nothing of it is left."""
         try:
-            os.killpg(self.pid, number)
+            os.killpg(self.group, number)
         except (ProcessLookupError, PermissionError):
             # macOS answers EPERM for a group of zombies.
             return False
@@ -84,6 +85,8 @@ def spawn(argv: list[str], environ: Mapping[str, str]) -> Upstream:
     stdin_r, stdin_w = os.pipe()
     stdout_r, stdout_w = os.pipe()
     stderr_r, stderr_w = os.pipe()
+    group, holder_pipe = _open_group()
+    watchdog, watchdog_pipe = _start_watchdog(group)
     try:
         pid = os.posix_spawnp(
             argv[0],
@@ -94,42 +97,78 @@ def spawn(argv: list[str], environ: Mapping[str, str]) -> Upstream:
                 (os.POSIX_SPAWN_DUP2, stdout_w, 1),
                 (os.POSIX_SPAWN_DUP2, stderr_w, 2),
             ],
-            setpgroup=0,
+            setpgroup=group,
             setsigmask=[],
             # Python ignores these two; a server must find the defaults, as it would without us.
             setsigdef=[_SIGPIPE, _SIGXFSZ],
         )
     except OSError:
-        for fd in (stdin_r, stdin_w, stdout_r, stdout_w, stderr_r, stderr_w):
+        for fd in (stdin_r, stdin_w, stdout_r, stdout_w, stderr_r, stderr_w, watchdog_pipe):
             os.close(fd)
         raise
+    finally:
+        # The server is in the group now, or could not be started: the holder has done its work.
+        os.kill(group, _SIGKILL)
+        os.waitpid(group, 0)
+        os.close(holder_pipe)
     os.close(stdin_r)
     os.close(stdout_w)
     os.close(stderr_w)
-    upstream = Upstream(pid, stdin_w, stdout_r, stderr_r)
-    _start_watchdog(upstream)
+    upstream = Upstream(pid, group, stdin_w, stdout_r, stderr_r)
+    upstream.watchdog = watchdog
+    upstream.watchdog_pipe = watchdog_pipe
     return upstream
 
 
-def _start_watchdog(upstream: Upstream) -> None:
-    """Fork before anything heavy is imported: the child shares our few pages and owns almost none."""
+def _open_group() -> tuple[int, int]:
+    """A process group for the server before there is a server: its id, which is its holder's, and the holder's pipe.
+
+    We may be killed between starting the server and telling a watchdog which group it leads. So the group comes first,
+    then the watchdog over it, and only then is the server started into it.
+    """
     read_end, write_end = os.pipe()
-    pid = os.fork()
-    if pid == 0:
+    holder = os.fork()
+    if holder == 0:
         try:
-            _watch(read_end, upstream.pid)
+            os.setpgid(0, 0)
+            os.close(write_end)
+            os.read(read_end, 1)  # ends with us
         finally:
             os._exit(0)
     os.close(read_end)
-    upstream.watchdog = pid
-    upstream.watchdog_pipe = write_end
+    try:
+        os.setpgid(holder, holder)  # whoever of the two comes first
+    except OSError:
+        pass
+    return holder, write_end
+
+
+def _start_watchdog(group: int) -> tuple[int, int]:
+    """Its pid and our end of its pipe, once it is out of reach of a SIGKILL to our group.
+
+    Forked before anything heavy is imported: the child shares our few pages and owns almost none.
+    """
+    read_end, write_end = os.pipe()
+    ready_r, ready_w = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setsid()
+            os.write(ready_w, b"r")
+            _watch(read_end, group)
+        finally:
+            os._exit(0)
+    os.close(read_end)
+    os.close(ready_w)
+    os.read(ready_r, 1)
+    os.close(ready_r)
+    return pid, write_end
 
 
 def _watch(pipe: int, group: int) -> None:
     """In the watchdog. Anything read means a clean end; end of file means the shim is gone."""
     import time
 
-    os.setsid()
     if pipe != 3:
         os.dup2(pipe, 3)
     # Every other descriptor must go: an inherited pipe end would keep the client or the server waiting.
