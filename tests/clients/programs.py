@@ -67,6 +67,9 @@ def claude_env(model_url: str) -> dict[str, str]:
         "CLAUDE_CODE_MAX_RETRIES": "1",
         "DISABLE_AUTOUPDATER": "1",
         "DISABLE_TELEMETRY": "1",
+        # Otherwise the first request goes out after 1.6 s without the tools of servers that are not ready by then.
+        "MCP_CONNECTION_NONBLOCKING": "0",
+        "MCP_CONNECT_TIMEOUT_MS": "30000",
     }
 
 
@@ -101,9 +104,10 @@ def codex_env() -> dict[str, str]:
 
 def codex_mcp_args(command: list[str] | None = None, *, env_vars: tuple[str, ...] = ()) -> list[str]:
     program, *args = command or [sys.executable, str(ECHO_SERVER)]
-    return _setting(
-        f"mcp_servers.{SERVER_NAME}", _toml_table({"command": program, "args": args, "env_vars": list(env_vars)})
-    )
+    server: dict[str, object] = {"command": program, "args": args, "env_vars": list(env_vars)}
+    # A required server is waited for.
+    server |= {"required": True, "startup_timeout_sec": 30}
+    return _setting(f"mcp_servers.{SERVER_NAME}", _toml_table(server))
 
 
 def _setting(name: str, value: str) -> list[str]:
