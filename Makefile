@@ -16,6 +16,9 @@ $(STAMP): requirements/dev.txt pyproject.toml
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
+demo: setup
+	@$(BIN)/python demo/demo.py
+
 test: setup
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --tb=short -r fE --no-header
 
@@ -28,6 +31,12 @@ check: setup
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
+
+# Ratios in one run: the machine is noisy, absolute figures are not comparable. Needs a C compiler.
+bench: setup
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements/bench.txt
+	@for script in bench/shim.py bench/policy.py bench/canonical.py bench/redact.py bench/ledger.py bench/agents.py; do \
+		echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache bench/build
