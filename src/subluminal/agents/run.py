@@ -106,6 +106,8 @@ class AgentRun:
                 self._timed_out = True
                 await self._take_down(family, process.exited)
             await self._drain(pump, cancelled)
+            if not pump.done() and not cancelled.done():
+                await self._stop_listening(pump)
             if cancelled.done():
                 await self._take_down(family, process.exited)
                 await asyncio.wait({pump}, timeout=KILLED_DRAIN_S)
@@ -133,6 +135,13 @@ class AgentRun:
             await asyncio.wait({pump, cancelled}, timeout=DRAIN_QUIET_S, return_when=asyncio.FIRST_COMPLETED)
             if self._read_bytes == before and not self.events.blocked:
                 return
+
+    async def _stop_listening(self, pump: asyncio.Task[None]) -> None:
+        """The output stays open but silent: what has come is all there is, a last half line included."""
+        pump.cancel()
+        await asyncio.wait({pump})
+        for event in self._map(None):
+            await self.events.put(event)
 
     async def _pump(self, process: AgentProcess) -> None:
         while data := await process.stdout.read(READ_BYTES):

@@ -100,7 +100,8 @@ def run_command(
         cwd=cwd,
         env=stamped,
         timeout_s=timeout_s,
-        program=program,
+        # With --cwd a relative path would be looked for there, which is not where the user stands.
+        program=os.path.abspath(program) if program and "/" in program else program,
         show_stderr=show_stderr,
     )
     backend.check(request)

@@ -255,6 +255,12 @@ def test_the_generic_agent_tells_its_lines_by_size_only(terminal: Terminal) -> N
     assert "secret" not in err
 
 
+def test_a_relative_program_is_found_from_where_the_user_stands(terminal: Terminal, tmp_path: Path) -> None:
+    place = os.path.relpath(terminal.bin / "claude")
+    words = ["--program", place, "--cwd", str(tmp_path), "--no-record", "--", "hi"]
+    assert terminal.run("run", "claude", *words)[:2] == (0, "You said hi\n")
+
+
 def test_the_kinds_of_agent_are_listed(terminal: Terminal) -> None:
     code, out, _ = terminal.run("kinds", "--json")
     assert code == 0
