@@ -10,7 +10,7 @@ from typing import Any
 from subluminal.cli.columns import PIPE_CELLS, cut, pad, width
 from subluminal.cli.moments import clock, duration
 from subluminal.cli.output import DECISION_COLOURS, paint, printable
-from subluminal.cli.rows import json_line
+from subluminal.cli.rows import json_text
 
 Row = dict[str, Any]
 
@@ -29,7 +29,7 @@ def call_lines(row: Row, columns: int | None, *, tag: str = "", elapsed_ms: int 
 def _first_line(row: Row, columns: int | None, tag: str, elapsed_ms: int | None) -> str:
     word, colour = state_word(row)
     latency = row["latency_ms"] if row["status"] else elapsed_ms
-    took = "" if latency is None or _refused(row) else duration(latency)
+    took = "" if latency is None or _refused(row) else duration(latency) if row["status"] else f"{latency // 1000} s"
     head = f"{clock(row['created_at'])}  "
     state = pad(word, 9)
     name = f"{row['server_name']}/{row['tool_name']}"
@@ -38,10 +38,22 @@ def _first_line(row: Row, columns: int | None, tag: str, elapsed_ms: int | None)
     room = (PIPE_CELLS if columns is None else columns) - width(head) - 9
     rest = cut(rest, room)
     left = room - width(rest) - 2
-    shown = cut(printable(args[: 4 * PIPE_CELLS]), left) if left > 3 else ""
+    shown = cut(printable(readable(args)), left) if left > 3 else ""
     return (
         paint(head, "bright_black") + paint(state, colour) + rest + paint("  " + shown if shown else "", "bright_black")
     )
+
+
+def readable(preview: str) -> str:
+    """A preview's JSON with its letters as letters: clients escape them as they like."""
+    if "\\u" not in preview:
+        return preview[: 4 * PIPE_CELLS]
+    import json
+
+    try:
+        return json_text(json.loads(preview))[: 4 * PIPE_CELLS]
+    except (ValueError, RecursionError):
+        return preview[: 4 * PIPE_CELLS]
 
 
 def state_word(row: Row) -> tuple[str, str | None]:
@@ -72,20 +84,20 @@ def details(row: Row) -> list[tuple[str, str | None]]:
     said: list[tuple[str, str | None]] = []
     decision = row["decision"]
     if _refused(row):
-        said.append(
-            (f"{decision}{_by(row['rule_id'])} ({row['reason_code']}): {row['summary']}", DECISION_COLOURS[decision])
-        )
+        said.append((f"{row['reason_code']}{_by(row)}: {row['summary']}", DECISION_COLOURS[decision]))
     if row["backoff_ms"]:
         said.append((f"retry in {duration(row['backoff_ms'])}", None))
     if row["would_action"] and row["would_action"] != "ALLOW":
-        said.append((f"would {row['would_action']}{_by(row['would_rule_id'])} ({row['would_reason_code']})", "yellow"))
+        said.append(
+            (f"would {row['would_action']}{_rule(row['would_rule_id'])} ({row['would_reason_code']})", "yellow")
+        )
     hint = row.get("hint")
     if hint:
         said.append((f"hint: {hint['hint_text']}", None))
         if hint.get("suggested_args") is not None:
-            said.append((f"try: {json_line(hint['suggested_args'])}", None))
+            said.append((f"try: {json_text(hint['suggested_args'])}", None))
         if hint.get("retry_advice"):
-            said.append((f"retry: {hint['retry_advice']}", None))
+            said.append((hint["retry_advice"], None))
     if row["ambiguous"]:
         said.append((f"ambiguous message: {row['ambiguous']}", "yellow"))
     if row["status"] not in (None, "OK") and not _refused(row):
@@ -96,7 +108,12 @@ def details(row: Row) -> list[tuple[str, str | None]]:
     return said
 
 
-def _by(rule_id: str | None) -> str:
+def _by(row: Row) -> str:
+    """The rule, unless the summary names it."""
+    return "" if (row["rule_id"] or "") in (row["summary"] or "") else _rule(row["rule_id"])
+
+
+def _rule(rule_id: str | None) -> str:
     return f" by rule {rule_id}" if rule_id else ""
 
 

@@ -6,13 +6,25 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+from subluminal.cli.output import printable
 
-def json_line(value: Any) -> str:
+
+def json_text(value: Any) -> str:
+    """Compact; letters as letters. For people: pass it through `printable`."""
     import json
 
-    # Lone surrogates cannot be written as UTF-8; escaped they can.
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return text if text.isascii() or _writable(text) else json.dumps(value, separators=(",", ":"))
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def json_line(value: Any) -> str:
+    """Compact, for stdout. On a terminal all but ASCII is escaped (a C1 control character would be obeyed), and so it
+    is where a lone surrogate cannot be written."""
+    text = json_text(value)
+    if text.isascii() or (not sys.stdout.isatty() and _writable(text)):
+        return text
+    import json
+
+    return json.dumps(value, separators=(",", ":"))
 
 
 def _writable(text: str) -> bool:
@@ -46,6 +58,8 @@ def _csv_cell(value: Any) -> Any:
         return "true" if value else "false"
     if isinstance(value, (list, dict)):
         return json_line(value)
-    if isinstance(value, str) and not _writable(value):
-        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, str):
+        if sys.stdout.isatty():
+            return printable(value)
+        return value if _writable(value) else value.encode("utf-8", "backslashreplace").decode()
     return value

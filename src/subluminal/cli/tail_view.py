@@ -40,7 +40,9 @@ class View:
 
 class RawView(View):
     def raw(self, line: bytes) -> None:
-        sys.stdout.write(line.decode("utf-8", "replace") + "\n")
+        text = line.decode("utf-8", "replace")
+        # The exact bytes for programs; on a terminal nothing in them is obeyed.
+        sys.stdout.write((printable(text) if sys.stdout.isatty() else text) + "\n")
 
 
 class JsonView(View):

@@ -24,6 +24,7 @@ from subluminal.host import paths
 from subluminal.ledger.encoding import unpack_text
 from subluminal.ledger.filters import Filters, plan
 from subluminal.ledger.lines import LineReader, arrivals, newest_arrival
+from subluminal.ledger.lookup import ambiguous, calls_beginning, runs_beginning
 from subluminal.ledger.migrations import open_reader
 
 Row = dict[str, Any]
@@ -233,16 +234,14 @@ class Ledger:
             f"SELECT {_CALL_LIST}, p.shim_id, c.id, {', '.join('c.' + name for name in _EVENT_COLUMNS)}"
             " FROM tool_calls c LEFT JOIN producers p USING (producer_no)"
         )
-        condition, values = ("", []) if run_id is None else (" AND c.run_id = ?", [run_id])
-        for where, start in (("c.call_id = ?", [call_id]), ("c.call_id >= ? AND c.call_id < ?", _range(call_id))):
-            rows = self.connection.execute(f"{select} WHERE {where}{condition} LIMIT 2", [*start, *values]).fetchall()
-            if len(rows) == 1:
-                found: sqlite3.Row = rows[0]
-                return found
-            if rows:
-                raise LedgerError(
-                    f"More than one call is {call_id!r}.", hint="Give more of its id, or the run as well."
-                )
+        found = calls_beginning(self.connection, call_id, run_id)
+        if len(found) == 1:
+            row: sqlite3.Row = self.connection.execute(
+                f"{select} WHERE c.call_id = ? AND c.run_id = ?", found[0]
+            ).fetchone()
+            return row
+        if found:
+            raise ambiguous("call", call_id, [f"{call} of {run}" for call, run in found])
         raise LedgerError(f"There is no call {call_id!r} in the ledger.", hint="`sub query` lists calls and their ids.")
 
     def _events(self, run_id: str, numbers: list[int | None]) -> list[Row]:
@@ -303,19 +302,15 @@ class Ledger:
         """A run id from what a person types: the id, an unambiguous beginning of it, or "last"."""
         if name == "last":
             row = self.connection.execute("SELECT run_id FROM runs ORDER BY started_at DESC, run_no DESC LIMIT 1")
-            found = row.fetchone()
-            if found is None:
-                raise LedgerError("The ledger holds no run yet.")
-            return str(found[0])
-        if self.connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (name,)).fetchone():
-            return name
-        rows = self.connection.execute(
-            "SELECT run_id FROM runs WHERE run_id >= ? AND run_id < ? LIMIT 2", _range(name)
-        ).fetchall()
-        if len(rows) == 1:
-            return str(rows[0][0])
-        if rows:
-            raise LedgerError(f"More than one run begins with {name!r}.", hint="Give more of its id.")
+            latest = row.fetchone()
+            if latest is None:
+                raise LedgerError("The ledger holds no run yet.", hint="Run an agent; see `sub help quickstart`.")
+            return str(latest[0])
+        found = runs_beginning(self.connection, name)
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise ambiguous("run", name, found)
         raise LedgerError(f"There is no run {name!r} in the ledger.", hint="`sub runs` lists the runs.")
 
     def timeline(self, run_id: str, *, after_n: int = 0, limit: int | None = None) -> Iterator[Row]:
@@ -387,10 +382,6 @@ def _with_mean(row: Row) -> Row:
         row[name] = row[name] or 0
     row["latency_ms_avg"] = round(total / known_latencies, 3) if known_latencies else None
     return row
-
-
-def _range(prefix: str) -> list[str]:
-    return [prefix, prefix + "\U0010ffff"]
 
 
 def _check_limit(limit: int) -> None:

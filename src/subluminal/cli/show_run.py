@@ -1,0 +1,212 @@
+"""A run as a timeline: its calls where they began, and between them what else happened, the agent's own words included.
+
+An agent that runs under `sub agent run` reports the same tool calls as the shims. Where the client gave the call an id
+(`call_context`), the two are one: the agent's report is not told again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from subluminal.cli.call_lines import INDENT, call_lines, wrapped
+from subluminal.cli.call_state import CallState, apply, from_event
+from subluminal.cli.columns import PIPE_CELLS, cut, pad
+from subluminal.cli.moments import between_ms, clock, date_and_clock, duration
+from subluminal.cli.output import paint, printable
+from subluminal.ledger.query import Ledger, known
+
+Row = dict[str, Any]
+Item = dict[str, Any]
+
+_STATUS_COLOURS = {"SUCCEEDED": "green", "RUNNING": "cyan", "CANCELLED": "yellow"}
+
+
+# -- what happened ----------------------------------------------------------------------------------------------------
+
+
+def timeline(ledger: Ledger, run_id: str) -> list[Item]:
+    """Items in order of time: `at`, `kind` ("call" or the type of the event) and what is known."""
+    builder = _Builder()
+    for event in ledger.timeline(run_id):
+        builder.take(event)
+    if not builder.has_agent_events:
+        for event in _agent_rows(ledger, run_id):
+            builder.take(event)
+    return builder.items()
+
+
+class _Builder:
+    def __init__(self) -> None:
+        self.has_agent_events = False
+        self._calls: dict[str, CallState] = {}
+        self._items: list[Item] = []
+        self._servers: dict[str, str] = {}
+        self._by_tool_id: dict[str, str] = {}
+
+    def take(self, event: Row) -> None:
+        kind = event["type"]
+        call = event.get("call")
+        if kind == "breaker_trip" or not isinstance(call, dict):
+            self._item(kind, event)
+            return
+        state = self._calls.get(call["call_id"])
+        if state is None:
+            state = self._calls[call["call_id"]] = from_event(event)
+        apply(state, event)
+        if kind == "tool_call_start":
+            self._servers.setdefault(event["source"]["shim_id"], call["server_name"])
+            for value in (call.get("call_context") or {}).values():
+                if isinstance(value, str):
+                    self._by_tool_id[value] = call["call_id"]
+
+    def _item(self, kind: str, event: Row) -> None:
+        if kind == "agent_event":
+            self.has_agent_events = True
+        names = ("run", "policy", "load", "secret", "breaker", "health", "agent", "closed_by")
+        item: Item = {"at": event["ts"], "kind": kind, "shim_id": (event.get("source") or {}).get("shim_id")}
+        item.update({name: event[name] for name in names if name in event})
+        if kind == "breaker_trip":
+            item["call_id"] = event["call"]["call_id"]
+        self._items.append(item)
+
+    def items(self) -> list[Item]:
+        for item in self._items:
+            if item["shim_id"] in self._servers:
+                item["server_name"] = self._servers[item["shim_id"]]
+            tool_id = ((item.get("agent") or {}).get("data") or {}).get("id") if item["kind"] == "agent_event" else None
+            if isinstance(tool_id, str) and tool_id in self._by_tool_id:
+                item["call_id"] = self._by_tool_id[tool_id]
+        calls = [{"at": c.row["created_at"], "kind": "call", **c.row, "state": c.state} for c in self._calls.values()]
+        # Stable: what happened in the same millisecond stays in the order of the chain, notes before calls.
+        return sorted([*self._items, *calls], key=lambda item: str(item["at"]))
+
+
+def _agent_rows(ledger: Ledger, run_id: str) -> list[Row]:
+    """Agent events that another producer put into the table alone."""
+    import json
+
+    rows = ledger.connection.execute(
+        "SELECT at, agent_kind, kind, channel, text, message, data_json FROM agent_events WHERE run_id = ? ORDER BY id",
+        (run_id,),
+    )
+    events = []
+    for row in rows:
+        agent = {name: row[name] for name in ("agent_kind", "kind", "channel", "text", "message") if row[name]}
+        if row["data_json"]:
+            agent["data"] = json.loads(row["data_json"])
+        events.append({"type": "agent_event", "ts": row["at"], "agent": agent})
+    return events
+
+
+# -- for a person -----------------------------------------------------------------------------------------------------
+
+
+def lines(run: Row, items: list[Item], columns: int | None) -> list[str]:
+    found = [*_head(run, columns), ""]
+    for item in _joined(items):
+        if item["kind"] == "call":
+            found += call_lines(item, columns)
+        else:
+            found += _other(item, columns)
+    return found
+
+
+def _head(run: Row, columns: int | None) -> list[str]:
+    took = between_ms(run["started_at"], run["ended_at"])
+    policy = " ".join(str(run[name]) for name in ("policy_id", "policy_version") if run[name]) or "unknown"
+    counts = (
+        f"{run['calls_total']}: {run['calls_allowed']} allowed, {run['calls_blocked']} blocked,"
+        f" {run['calls_throttled']} throttled, {run['errors_total']} errors"
+    )
+    facts = [
+        ("agent", f"{known(run['agent_id'])} ({run['client']}, {run['env']}), for {known(run['principal'])}"),
+        ("started", date_and_clock(run["started_at"]) + (f", took {duration(took)}" if took is not None else "")),
+        ("policy", f"{policy} ({run['mode'] or 'mode unknown'})  {(run['policy_hash'] or '')[:16]}"),
+        ("calls", counts),
+    ]
+    for title, values in (("workload", run["workload"]), ("meta", run["meta"])):
+        if isinstance(values, dict) and values:
+            facts.append((title, ", ".join(f"{name} {value}" for name, value in values.items())))
+    title = paint(f"run {printable(run['run_id'])}  ", None, bold=True)
+    room = PIPE_CELLS if columns is None else columns
+    return [
+        title + paint(run["status"], _STATUS_COLOURS.get(run["status"], "red")),
+        *(cut(f"  {pad(name, 9)} {printable(text)}", room) for name, text in facts),
+    ]
+
+
+def _joined(items: list[Item]) -> list[Item]:
+    """An agent's words come in pieces: neighbouring ones are told as one."""
+    found: list[Item] = []
+    for item in items:
+        if _is_words(item) and found and _is_words(found[-1]):
+            agent = found[-1]["agent"]
+            found[-1] = {**found[-1], "agent": {**agent, "text": agent["text"] + item["agent"]["text"]}}
+        else:
+            found.append(item)
+    return found
+
+
+def _is_words(item: Item) -> bool:
+    return (
+        item["kind"] == "agent_event" and item["agent"].get("kind") == "TextOutput" and bool(item["agent"].get("text"))
+    )
+
+
+def _other(item: Item, columns: int | None) -> list[str]:
+    word, text, colour = _told(item)
+    if not text:
+        return []
+    first, *more = wrapped(printable(" ".join(text.split())), None if columns is None else columns - 11)
+    head = paint(f"{clock(item['at'])}  ", "bright_black") + paint(pad(word, 9), colour)
+    return [f"{head}  {first}", *(f"{INDENT}           {line}" for line in more)]
+
+
+def _told(item: Item) -> tuple[str, str, str | None]:
+    """(word, sentence, colour); no sentence: nothing a person would miss."""
+    kind = item["kind"]
+    server = item.get("server_name") or item.get("shim_id") or "?"
+    if kind == "run_start":
+        policy = item["run"]["policy"]
+        return (
+            "start",
+            f"{server} ({item['run']['mode']}, policy {policy['policy_id']} {policy['policy_version']})",
+            "blue",
+        )
+    if kind == "run_end":
+        closed = " (its end was recorded by ledgerd)" if item.get("closed_by") else ""
+        return "end", f"{server} {item['run']['status']}{closed}", "blue"
+    if kind == "policy_loaded":
+        return _policy(item)
+    if kind == "breaker_trip":
+        breaker = item["breaker"]
+        return "breaker", f"{breaker['rule_id']} tripped ({breaker['reason_code']}, scope {breaker['scope']})", "yellow"
+    if kind == "secret_injection":
+        secret = item["secret"]
+        done = "given as" if secret["success"] else "NOT given as"
+        return "secret", f"{secret['secret_ref']} {done} {secret['inject_as']}", None if secret["success"] else "red"
+    if kind == "agent_event":
+        return _agent(item)
+    return "", "", None
+
+
+def _policy(item: Item) -> tuple[str, str, str | None]:
+    load, policy = item.get("load") or {}, item["policy"]
+    if load.get("ok", True):
+        return "policy", f"{policy['policy_id']} {policy['policy_version']} loaded", "blue"
+    return "policy", f"not loaded from {load.get('origin')}: {load.get('error')}", "red"
+
+
+def _agent(item: Item) -> tuple[str, str, str | None]:
+    agent = item["agent"]
+    kind, data = agent.get("kind"), agent.get("data")
+    data = data if isinstance(data, dict) else {}
+    if kind == "TextOutput":
+        return "says", agent.get("text") or "", "cyan"
+    if kind == "Error":
+        return "agent", agent.get("message") or "error", "red"
+    if kind == "ToolCall" and "call_id" not in item and data.get("phase") == "start":
+        return "agent", f"uses {data.get('name') or data.get('tool_name') or 'a tool'}", "bright_black"
+    if kind == "Status" and str(agent.get("message") or "").startswith("completion"):
+        return "agent", str(agent["message"]), "blue"
+    return "", "", None
