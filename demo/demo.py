@@ -53,16 +53,15 @@ def main() -> int:
         environ = {**os.environ, "SUB_HOME": home, "SUB_LEDGER_IDLE_S": "5"}
         for name in ("SUB_RUN_ID", "SUB_POLICY", "SUB_POLICY_JSON", "SUB_EVENTS", "CI"):
             environ.pop(name, None)
-        run_sub = lambda *words: subprocess.run([SUB, *words], env=environ, check=False)  # noqa: E731
         tail = subprocess.Popen(
             [SUB, "tail"], env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
         follow("ledger", tail)
         wait_for(Path(home) / "ledgerd.sock")
         shim = [str(SUB), "shim", "--server-name", "tickets", "--", sys.executable, str(HERE / "server.py")]
+        run = [str(SUB), "run", "--agent-id", "demo", "--policy", str(HERE / "policy.yaml"), "--"]
         agent = subprocess.Popen(
-            [SUB, "run", "--agent-id", "demo", "--policy", str(HERE / "policy.yaml"), "--"]
-            + [sys.executable, str(HERE / "agent.py"), *shim],
+            [*run, sys.executable, str(HERE / "agent.py"), *shim],
             env=environ,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -76,9 +75,9 @@ def main() -> int:
         tail.wait()
         for words in (["runs"], ["query", "--group-by", "tool,decision"], ["verify", "last"]):
             show("demo", colour("$ sub " + " ".join(words), "1"))
-            run_sub(*words)
+            subprocess.run([SUB, *words], env=environ, check=False)
             print()
-        run_sub("ledgerd", "--stop")
+        subprocess.run([SUB, "ledgerd", "--stop"], env=environ, check=False, capture_output=True)
     print("Try next:")
     print(f"  {SUB} import            see which of your agents' MCP servers it would route through the shim")
     print(f"  {SUB} policy init       a commented policy to start from")
