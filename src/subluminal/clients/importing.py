@@ -110,6 +110,9 @@ class _Plan:
         status, detail = self._treat(entry)
         self.report.servers.append(describe(entry, status, detail))
         self.report.literals += literals_of(entry)
+        steering = wrapping.reaches_us(entry) if status in ("wrapped", "updated", "already") else []
+        if steering:
+            self.report.warnings.append(f"{entry.name} sets {', '.join(steering)}, which steers Subluminal itself too")
 
     def _treat(self, entry: Entry) -> tuple[str, str | None]:
         found = wrapping.recognise(entry)

@@ -15,7 +15,7 @@ import re
 from subluminal.clients.spans import MAX_DEPTH, Member, Node, problem_at
 
 _SPACE = re.compile(r"[ \t\r\n]*")
-_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"')
+_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+"')
 _SCALAR = re.compile(r"true|false|null|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _PASSED_OVER = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=int)  # `NaN` is no number: ValueError
 _WORD = re.compile(r"[^\s,:\[\]{}\"/]*")

@@ -15,17 +15,20 @@ _NAME = re.compile(
 _SHAPE = re.compile(
     r"sk-[A-Za-z0-9_-]{16}|gh[pousr]_[A-Za-z0-9]{16}|github_pat_|glpat-|xox[abeprs]-|AKIA[0-9A-Z]{16}|"
     r"AIza[0-9A-Za-z_-]{30}|eyJ[A-Za-z0-9_-]{8,}\.eyJ|-----BEGIN [A-Z ]*PRIVATE KEY|"
-    r"[a-z][a-z0-9+.-]*://[^/\s:@]*:[^/\s@]{3,}@|(?i:bearer) \S{12}"
+    r"[a-z][a-z0-9+.-]{0,20}://[^/\s:@]{0,200}:[^/\s@]{3,200}@|(?i:bearer) \S{12}"
 )
 # `${VAR}`, `$VAR`, `${input:key}`, `{env:VAR}`, `%VAR%`, `secretref:...`: a name, not a value.
 _REFERENCE = re.compile(
     r"\$\{[^}]*\}|\$\w+|\{(env|file):[^}]*\}|%\w+%|<[^>]*>|[a-z]+ref:\S+|(sub|op|vault|secret)://\S+"
 )
+# The beginning shows the shape; a hostile file must not make the search long.
+_MAX_LOOKED_AT = 4096
 _MASK = '"********"'
 
 
 def looks_secret(name: str, value: str) -> bool:
     """A literal that looks like a secret, by the shape of the value or by the name it stands under."""
+    value = value[:_MAX_LOOKED_AT]
     if not value or _REFERENCE.fullmatch(value.strip()):
         return False
     if _SHAPE.search(value):
@@ -44,6 +47,6 @@ def masked_diff(path: str, dialect: str, before: str, after: str) -> str:
 def _masked(document: Document) -> str:
     edits = []
     for key, node in walk(document.root):
-        if looks_secret(key, node.value):
+        if looks_secret(key, node.value) or len(node.value) > _MAX_LOOKED_AT:
             edits.append(Edit(node.start, node.end, _MASK))
     return apply(document.text, edits)

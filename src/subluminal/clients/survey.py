@@ -30,6 +30,7 @@ class SurveyedEntry(msgspec.Struct):
     server_name: str | None = None
     problem: str | None = None
     literals: list[Literal] = []
+    steering: list[str] = []  # variables of the entry that steer the shim as well
 
 
 class SurveyedFile(msgspec.Struct):
@@ -73,4 +74,5 @@ def _survey_entry(client: Client, entry: Entry, document: Document) -> SurveyedE
         odd = wrapping.oddity(entry, client, document)
         surveyed = SurveyedEntry(entry.name, entry.scope, project, "unknown" if odd else "stdio", False, problem=odd)
     surveyed.literals = literals_of(entry)
+    surveyed.steering = wrapping.reaches_us(entry)
     return surveyed

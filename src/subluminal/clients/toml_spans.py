@@ -13,12 +13,12 @@ from typing import Any
 from subluminal.clients.spans import MAX_DEPTH, Member, Node, SyntaxProblem, problem_at
 
 _BLANK = re.compile(r"[ \t]*")
-_FILLER = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
+_FILLER = re.compile(r"(?:[ \t\r\n]++|#[^\n]*+)*+")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _STRINGS = {
     '"""': re.compile(r'"""(?:[^"\\]|\\[\s\S]|"(?!""))*"{3,5}'),
     "'''": re.compile(r"'''(?:[^']|'(?!''))*'{3,5}"),
-    '"': re.compile(r'"(?:[^"\\\n]|\\.)*"'),
+    '"': re.compile(r'"(?:[^"\\\n]++|\\.)*+"'),
     "'": re.compile(r"'[^'\n]*'"),
 }
 _SCALAR = re.compile(r"\d{4}-\d\d-\d\d[ Tt]\d\d:\d\d[^\s,\]}#]*|[^\s,\]}#]+")
@@ -76,14 +76,24 @@ class _Scanner:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        # Members by key, for tables that headers and dotted keys open again and again: a search would be quadratic.
+        self.index: dict[Node, dict[str, Node]] = {}
+
+    def child(self, table: Node, key: str) -> Node | None:
+        return self.index.get(table, {}).get(key)
+
+    def add(self, table: Node, member: Member) -> None:
+        table.members.append(member)
+        self.index.setdefault(table, {})[member.key] = member.node
 
     def document(self, at: int) -> Node:
         root = table = Node("table", at, len(self.text))
+        depth = 0
         while (at := self.filler(at)) < len(self.text):
             if self.text.startswith("[", at):
-                table, at = self.header(root, at)
+                table, at, depth = self.header(root, at)
             else:
-                at = self.pair(table, at, "line", 0)
+                at = self.pair(table, at, "line", depth)
         return root
 
     def filler(self, at: int) -> int:
@@ -97,32 +107,33 @@ class _Scanner:
             raise problem_at(self.text, at, f'"{token}" is expected here')
         return at + len(token)
 
-    def header(self, root: Node, at: int) -> tuple[Node, int]:
+    def header(self, root: Node, at: int) -> tuple[Node, int, int]:
+        """The table a header opens, where the header ends, and how deep the table lies."""
         double = self.text.startswith("[[", at)
-        keys, at = self.keys(self.blank(at + (2 if double else 1)))
+        keys, at = self.keys(self.blank(at + (2 if double else 1)), 0)
         at = self.expect(self.blank(at), "]]" if double else "]")
         table = root
         for key in keys[:-1]:
             table = self.descend(table, key)
         if not double:
-            return self.descend(table, keys[-1]), at
+            return self.descend(table, keys[-1]), at, len(keys)
         last = keys[-1]
-        array = table.get(last.value)
+        array = self.child(table, last.value)
         if array is None:
             array = Node("array", last.start, last.end)
-            table.members.append(Member(last.value, last.start, last.start, last.end, array, "line"))
+            self.add(table, Member(last.value, last.start, last.start, last.end, array, "line"))
         array.items.append(Node("table", last.start, last.end))
-        return array.items[-1], at
+        return array.items[-1], at, len(keys)
 
     def descend(self, table: Node, key: _Key) -> Node:
         """The table under `key`, created where a header or dotted key implies it; of an array its last table."""
-        found = table.get(key.value)
+        found = self.child(table, key.value)
         if found is None:
             found = Node("table", key.start, key.end)
-            table.members.append(Member(key.value, key.start, key.start, key.end, found, "line"))
+            self.add(table, Member(key.value, key.start, key.start, key.end, found, "line"))
         return found.items[-1] if found.kind == "array" and found.items else found
 
-    def keys(self, at: int) -> tuple[list[_Key], int]:
+    def keys(self, at: int, depth: int) -> tuple[list[_Key], int]:
         keys = []
         while True:
             quote = self.text[at : at + 1]
@@ -135,19 +146,21 @@ class _Scanner:
                     raise problem_at(self.text, at, "a key is expected here")
                 keys.append(_Key(match.group(), at, match.end()))
             at = keys[-1].end
+            if depth + len(keys) > MAX_DEPTH:
+                raise problem_at(self.text, at, f"tables are nested deeper than {MAX_DEPTH} levels")
             after = self.blank(at)
             if not self.text.startswith(".", after):
                 return keys, at
             at = self.blank(after + 1)
 
     def pair(self, table: Node, at: int, layout: str, depth: int) -> int:
-        keys, at = self.keys(at)
+        keys, at = self.keys(at, depth)
         for key in keys[:-1]:
             table = self.descend(table, key)
         at = self.expect(self.blank(at), "=")
-        node = self.value(self.blank(at), depth)
+        node = self.value(self.blank(at), depth + len(keys))
         last = keys[-1]
-        table.members.append(Member(last.value, keys[0].start, last.start, last.end, node, layout))
+        self.add(table, Member(last.value, keys[0].start, last.start, last.end, node, layout))
         return node.end
 
     def value(self, at: int, depth: int) -> Node:
@@ -194,7 +207,7 @@ class _Scanner:
         node = Node("table", at)
         at = self.blank(at + 1)
         while not self.text.startswith("}", at):
-            at = self.blank(self.pair(node, at, "inline", depth + 1))
+            at = self.blank(self.pair(node, at, "inline", depth))
             if self.text.startswith(",", at):
                 at = self.blank(at + 1)
             elif not self.text.startswith("}", at):

@@ -17,6 +17,7 @@ from subluminal.clients.spans import Edit, Member, Node, line_of, plain
 from subluminal.contracts.errors import ClientConfigError
 
 _HTTP_TYPES = ("http", "sse", "streamable-http", "streamable_http", "streamableHttp", "remote", "ws", "websocket")
+_STEERING_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONINSPECT", "LD_PRELOAD", "LD_LIBRARY_PATH")
 _URL_KEYS = ("url", "httpUrl", "serverUrl")
 
 
@@ -35,10 +36,19 @@ class Wrapping:
 
 
 def is_http(entry: Entry) -> bool:
+    """An entry with a command is none, whatever else it says: clients differ in which of the two they believe."""
+    if entry.command is not None:
+        return False
     kind = entry.node.get("type")
-    if kind is not None and kind.value in _HTTP_TYPES:
-        return True
-    return entry.command is None and any(entry.node.get(key) for key in _URL_KEYS)
+    return (kind is not None and kind.value in _HTTP_TYPES) or any(entry.node.get(key) for key in _URL_KEYS)
+
+
+def reaches_us(entry: Entry) -> list[str]:
+    """Variables of an entry that would steer the shim as well as the server: its policy, its home, its interpreter."""
+    if entry.env is None:
+        return []
+    names = dict.fromkeys(member.key for member in entry.env.members)
+    return [name for name in names if name.startswith("SUB_") or name in _STEERING_VARIABLES]
 
 
 def oddity(entry: Entry, client: Client, document: Document) -> str | None:

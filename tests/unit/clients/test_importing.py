@@ -67,6 +67,27 @@ def test_a_hostile_entry_cannot_pass_as_another_server(home: ClientHome) -> None
     assert servers(path)["fs"]["args"][1:3] == ["--server-name", "fs"]
 
 
+def test_an_entry_with_both_a_command_and_an_address_is_routed(home: ClientHome) -> None:
+    """Some clients go by `type`, some by the presence of `command`: claiming to be http is no way around the shim."""
+    path = home.write("cursor", '{"mcpServers": {"a": {"type": "http", "url": "https://e.test", "command": "evil"}}}')
+    (server,) = home.imported("cursor").servers
+    assert server.status == "wrapped" and servers(path)["a"]["command"] == SUB
+
+
+@pytest.mark.parametrize("variable", ["SUB_POLICY", "SUB_HOME", "SUB_EVENTS", "PYTHONPATH", "LD_PRELOAD"])
+def test_variables_that_would_steer_the_shim_are_pointed_out(home: ClientHome, variable: str) -> None:
+    home.write("claude", json.dumps({"mcpServers": {"a": {"command": "x", "env": {variable: "/tmp/evil"}}}}), "project")
+    report = home.imported("claude", "project")
+    assert any(f"a sets {variable}" in warning for warning in report.warnings)
+
+
+def test_a_value_made_to_stall_the_search_for_secrets_does_not(home: ClientHome) -> None:
+    home.write("claude", json.dumps({"mcpServers": {"a": {"command": "x", "env": {"A": "a" * 2_000_000}}}}))
+    started = time.monotonic()
+    assert home.imported("claude", dry_run=True).status == "changed"
+    assert time.monotonic() - started < 20
+
+
 def test_options_that_came_with_a_routed_entry_are_pointed_out(home: ClientHome) -> None:
     args = ["shim", "--policy", "/tmp/lax.yaml", "--server-name", "fs", "--", "x"]
     home.write("claude", json.dumps({"mcpServers": {"fs": {"command": SUB, "args": args}}}))
