@@ -9,15 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from subluminal.contracts.vocabulary import RISK_CLASSES
-from subluminal.policy.cover import match_covers, normal_match
 from subluminal.policy.document import Mapping, Node, Scalar, Sequence
 from subluminal.policy.findings import Finding, nearest, shown
 from subluminal.policy.lint_effects import EFFECTS
+from subluminal.policy.lint_names import check_names
 from subluminal.policy.linter import Linter
-from subluminal.policy.patterns import regex_fault
-
-# Rules are compared in pairs; beyond about 1,400 access rules the rest is not searched for unreachable ones.
-MAX_COMPARED = 1_000_000
+from subluminal.policy.unreachable import find_unreachable
 
 
 def lint(rules: dict[int, dict[str, Any]], root: Node, filename: str, *, advise: bool) -> list[Finding]:
@@ -27,14 +24,15 @@ def lint(rules: dict[int, dict[str, Any]], root: Node, filename: str, *, advise:
     """
     linter = Linter(filename, root)
     _duplicate_ids(root, linter)
+    check_names(rules, linter)
     for index, rule in rules.items():
         linter.base, linter.rule_id = ("rules", index), rule["rule_id"]
-        _check_match(rule["match"], linter)
+        _check_args(rule["match"].get("args", {}), linter)
         effect_check = EFFECTS.get(rule["kind"])
         if effect_check:
             effect_check(rule["effect"][rule["kind"]], linter)
     if advise:
-        _unreachable(rules, linter)
+        find_unreachable(rules, linter)
         _unknown_risk_classes(rules, linter)
     return linter.findings
 
@@ -51,32 +49,6 @@ def _duplicate_ids(root: Node, linter: Linter) -> None:
             message = f"rule_id is already used on line {first[node.value]}"
             linter.error(("rule_id",), "duplicate-rule-id", message, "give each rule an id of its own")
         first.setdefault(node.value, node.line)
-
-
-def _check_match(match: dict[str, Any], linter: Linter) -> None:
-    for field in ("server_name", "tool_name"):
-        names = match.get(field)
-        if names is None:
-            continue
-        if not names.get("glob") and not names.get("regex"):
-            linter.error(
-                ("match", field), "never-matches", f"{field} has no pattern, so nothing matches", 'add glob: ["..."]'
-            )
-        for index, glob in enumerate(names.get("glob", [])):
-            if not glob:
-                linter.error(
-                    ("match", field, "glob", index),
-                    "never-matches",
-                    "an empty glob matches no tool",
-                    'write "*" for any',
-                )
-        for index, pattern in enumerate(names.get("regex", [])):
-            fault = regex_fault(pattern)
-            if fault:
-                linter.error(
-                    ("match", field, "regex", index), "bad-regex", f"regex {shown(pattern)} {fault[0]}", fault[1]
-                )
-    _check_args(match.get("args", {}), linter)
 
 
 def _check_args(args: dict[str, Any], linter: Linter) -> None:
@@ -97,43 +69,6 @@ def _check_args(args: dict[str, Any], linter: Linter) -> None:
             linter.warn(
                 where, "never-matches", f"key_equals.{key} is not among key_in.{key}", "keep one of the two predicates"
             )
-
-
-def _unreachable(rules: dict[int, dict[str, Any]], linter: Linter) -> None:
-    """Access stops at the first match: an allow or deny below a wider one is never asked."""
-    earlier: list[tuple[int, dict[str, Any], dict[str, Any]]] = []
-    last_tag = -1
-    compared = 0
-    for index, rule in rules.items():
-        if rule["kind"] == "tag" and rule["enabled"]:
-            last_tag = index
-        if rule["kind"] not in ("allow", "deny") or not rule["enabled"]:
-            continue
-        match = normal_match(rule["match"])
-        compared += len(earlier)
-        if compared > MAX_COMPARED:
-            return
-        for above, wide, wide_match in earlier:
-            # A tag in between may give the call a class it did not have when `wide` was asked.
-            if ("risk_class" not in wide_match or last_tag < above) and match_covers(wide_match, match):
-                linter.base, linter.rule_id = ("rules", index), rule["rule_id"]
-                linter.warn(("rule_id",), "unreachable", *_unreachable_words(rule, wide))
-                break
-        else:
-            earlier.append((index, rule, match))
-
-
-def _unreachable_words(rule: dict[str, Any], wide: dict[str, Any]) -> tuple[str, str]:
-    above = shown(wide["rule_id"])
-    if rule["kind"] == wide["kind"]:
-        return (
-            f"this {rule['kind']} is never asked: {wide['kind']} rule {above} above matches all that it matches",
-            "remove it",
-        )
-    return (
-        f"this {rule['kind']} never takes effect: {wide['kind']} rule {above} above matches all that it matches",
-        f"move it above {above}, or narrow {above}",
-    )
 
 
 def _unknown_risk_classes(rules: dict[int, dict[str, Any]], linter: Linter) -> None:

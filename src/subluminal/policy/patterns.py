@@ -14,9 +14,13 @@ import re2
 
 _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
+# Enough for hundreds of alternatives; RE2's own default lets one pattern cost a quarter of a second.
+_OPTIONS.max_mem = 1 << 18
+# Sets are kept as the characters they hold.
+MAX_SET_RANGE = 256
 
 # A regex is found anywhere in a name, so these find it in every name.
-_EVERYTHING = {"", ".*", "^", "^.*", ".*$"}
+EVERYTHING = {"", ".*", "^", "^.*", ".*$"}
 
 _BACKTRACKING = (
     (re.compile(r"\(\?<?[=!]"), "lookaround such as (?=...) or (?<!...)"),
@@ -34,12 +38,29 @@ def regex_fault(pattern: str) -> tuple[str, str] | None:
         for syntax, name in _BACKTRACKING:
             if syntax.search(pattern):
                 return f"uses {name}, which needs backtracking", "rewrite it without, or split it into two rules"
+        if b"too large" in error.args[0]:
+            return "is too large", "split it, or use globs"
         reason = error.args[0] if error.args else "bad pattern"
         text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
         return (
             f"is not a valid RE2 pattern: {text}",
             "see https://github.com/google/re2/wiki/Syntax; escape special characters with \\",
         )
+    return None
+
+
+def glob_sets(glob: str) -> list[str]:
+    """The `[...]` sets of a glob."""
+    return [token for token in _tokens(glob) if len(token) > 1] if "[" in glob else []
+
+
+def glob_fault(glob: str) -> tuple[str, str] | None:
+    """What is wrong with a glob, and what to do."""
+    for token in glob_sets(glob):
+        body = token[1:-1].removeprefix("!")
+        for at in range(1, len(body) - 1):
+            if body[at] == "-" and not 0 <= ord(body[at + 1]) - ord(body[at - 1]) < MAX_SET_RANGE:
+                return f"has the range {body[at - 1 : at + 2]}, which is empty or too wide", "use ? or a narrower range"
     return None
 
 
@@ -67,7 +88,7 @@ def glob_covers(wide: str, narrow: str) -> bool:
     `wide` is matched against the tokens of `narrow`, among which `*` can only be taken by `*`, and `?` or a set only
     by `*`, `?` or the same set.
     """
-    if not narrow.startswith(_head(wide)):
+    if not narrow.startswith(fixed_start(wide)):
         return False
     text = _tokens(narrow)
     reachable = {0}
@@ -84,7 +105,7 @@ def glob_covers(wide: str, narrow: str) -> bool:
 
 
 @lru_cache(maxsize=10_000)
-def _head(glob: str) -> str:
+def fixed_start(glob: str) -> str:
     """The fixed text a glob starts with."""
     return re.split(r"[*?\[]", glob, maxsplit=1)[0]
 
@@ -106,7 +127,7 @@ def _tokens(glob: str) -> list[str]:
 
 def name_covers(wide: dict[str, list[str]] | None, narrow: dict[str, list[str]] | None) -> bool:
     """The same for a `server_name` or `tool_name` matcher; None matches every name. False when it cannot be told."""
-    if wide is None or "*" in wide.get("glob", []) or _EVERYTHING & set(wide.get("regex", [])):
+    if wide is None or "*" in wide.get("glob", []) or EVERYTHING & set(wide.get("regex", [])):
         return True
     if narrow is None:
         return False

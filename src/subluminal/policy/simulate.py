@@ -8,7 +8,8 @@ from subluminal.contracts.canonical import canonical_bytes, digest, parse
 from subluminal.contracts.decision import Decision
 from subluminal.contracts.identity import Identity
 from subluminal.contracts.toolcall import ToolCall
-from subluminal.core.evaluate import Engine, Stack, Verdict
+from subluminal.core.engine import Engine
+from subluminal.core.evaluate import Stack, Verdict
 from subluminal.core.state import LocalState
 
 

@@ -54,7 +54,7 @@ def test_globs_that_share_a_name_overlap() -> None:
         if glob_pattern(a).test(text) and glob_pattern(b).test(text):
             proved += 1
             assert names_overlap({"glob": [a]}, {"glob": [b]}), (a, b, text)
-    assert proved > 500
+    assert proved > 200
 
 
 @pytest.mark.parametrize(

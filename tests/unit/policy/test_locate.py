@@ -110,13 +110,16 @@ def test_a_worktree_whose_git_is_a_file_is_a_repository(tmp_path: Path) -> None:
     assert found(root) == [("repository", str(path))]
 
 
-@pytest.mark.parametrize("kind", ["dangling", "directory"])
+@pytest.mark.parametrize("kind", ["dangling", "directory", "loop"])
 def test_a_policy_that_is_there_but_cannot_be_read_is_no_reason_to_have_none(repository: Path, kind: str) -> None:
     path = repository / ".subluminal" / "policy.yaml"
-    path.parent.mkdir()
+    if kind == "loop":
+        path.parent.symlink_to(".subluminal")
+    else:
+        path.parent.mkdir()
     if kind == "dangling":
         path.symlink_to("nowhere")
-    else:
+    elif kind == "directory":
         path.mkdir()
     (source,) = find_policies(dict(os.environ), str(repository))
     assert source.origin == "repository"
