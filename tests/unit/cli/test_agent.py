@@ -213,7 +213,7 @@ def test_the_ledger_daemon_is_no_part_of_the_run_that_started_it(terminal: Termi
     env = {**terminal.env, "SUB_RUN_ID": "run-of-the-test"}
     subprocess.run([sys.executable, "-c", code], env=env, check=True, timeout=10)
     deadline = time.monotonic() + 10
-    while not any("ledgerd" in command_line(pid) for pid in processes_with(terminal.marker)):
+    while not any("--foreground" in command_line(pid) for pid in processes_with(terminal.marker)):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     assert run_processes("run-of-the-test") == []
