@@ -29,6 +29,8 @@ def preview(raw: bytes, limit: int, redactor: Redactor) -> tuple[str, bool, tupl
         masked, flags = redactor.mask_window(raw[: limit + MARGIN])
         truncated = True
     if len(masked) > limit:
+        # What was masked only beyond the limit is not part of this preview.
+        flags = tuple(flag for flag in flags if 0 <= masked.find(b"[REDACTED:%b]" % flag.encode()) < limit)
         masked = masked[: _cut(masked, limit)]
         truncated = True
     if masked.isascii():

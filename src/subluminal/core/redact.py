@@ -47,7 +47,6 @@ class Redactor:
         "_gate",
         "_hex",
         "_hex_words",
-        "_shapes",
         "_words",
         "refused",
     )
@@ -59,7 +58,6 @@ class Redactor:
         self._hex: list[tuple[str, Form]] = []
         self._escapable: list[Form] = []
         self._forms: list[Form] = []
-        self._shapes: Any = None
         self._gate: Any = None
         for secret in secrets:
             self._add(_as_bytes(secret) if isinstance(secret, str) else bytes(secret))
@@ -131,13 +129,12 @@ class Redactor:
         return dict.fromkeys(found)
 
     def _compile_gate(self) -> Any:
+        if not self._forms:
+            return _shapes()
         from subluminal.core.token_shapes import PATTERN
 
-        gates = [PATTERN]
-        if self._forms:
-            gates += [anchor.encode("latin-1") for anchor, _ in self._anchors]
-            gates += [b"(?i:" + anchor.encode("latin-1") + b")" for anchor, _ in self._hex]
-            gates.append(_HIDING)
+        gates = [PATTERN, _HIDING, *(anchor.encode("latin-1") for anchor, _ in self._anchors)]
+        gates += [b"(?i:" + anchor.encode("latin-1") + b")" for anchor, _ in self._hex]
         return compile_pattern(b"|".join(gates))
 
     def _spans(self, data: bytes) -> list[Span]:
@@ -149,17 +146,15 @@ class Redactor:
         return spans
 
     def _shape_spans(self, data: bytes) -> list[Span]:
-        from subluminal.core.token_shapes import DOUBTFUL, FLAGS, PATTERN, plausible
+        from subluminal.core.token_shapes import FLAGS, TESTS, plausible
 
-        if self._shapes is None:
-            self._shapes = compile_pattern(PATTERN)
-        search = self._shapes.search
+        search = _shapes().search
         spans: list[Span] = []
         position = 0
         while (match := search(data, position)) is not None:
             index = match.lastindex - 1
             start, end = match.span(index + 1)
-            if not DOUBTFUL[index] or plausible(FLAGS[index], data[match.start() : end], data[start:end]):
+            if not TESTS[index] or plausible(TESTS[index], data[match.start() : start], data[start:end]):
                 spans.append((start, end, FLAGS[index]))
                 position = end
             else:
@@ -171,6 +166,19 @@ class Redactor:
         if self._custom is None:
             self._custom = [(name, _compile_utf8(regex)) for name, regex in self._custom_sources]
         return self._custom
+
+
+_compiled_shapes: Any = None
+
+
+def _shapes() -> Any:
+    """The known shapes are the same for every redactor, and costly to compile."""
+    global _compiled_shapes
+    if _compiled_shapes is None:
+        from subluminal.core.token_shapes import PATTERN
+
+        _compiled_shapes = compile_pattern(PATTERN)
+    return _compiled_shapes
 
 
 def _as_bytes(secret: str) -> bytes:

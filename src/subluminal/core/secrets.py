@@ -17,6 +17,7 @@ from __future__ import annotations
 # `typing` imports `re`, which the shim must not pay for.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from typing import Any
 
 # Below this a value occurs in ordinary text by chance, and masking it would both destroy the text and show the value.
@@ -67,14 +68,27 @@ def compile_pattern(pattern: bytes, *, longest: bool = False) -> Any:
 
 
 class Form:
-    """One spelling family of a secret: `anchors` to suspect it, `find` to locate it."""
+    """One spelling family of a secret: `anchors` to suspect it, `find` to locate it.
 
-    __slots__ = ("_edge", "_head", "_pieces", "_units", "anchors", "escapable", "shared")
+    `symbols` are what must follow each other; `spell` gives the pattern of one of them. Patterns are made when they are
+    needed, piece by piece: most forms are never looked for.
+    """
+
+    __slots__ = ("_edge", "_head", "_pieces", "_plain", "_spell", "_symbols", "anchors", "escapable", "shared")
 
     def __init__(
-        self, units: list[bytes], anchors: list[bytes], *, escapable: bool = False, shared: bytes = b""
+        self,
+        symbols: Sequence[Any],
+        spell: Callable[[Any], bytes],
+        plain: Callable[[Any], bytes],
+        anchors: list[bytes],
+        *,
+        escapable: bool = False,
+        shared: bytes = b"",
     ) -> None:
-        self._units = units
+        self._symbols = symbols
+        self._spell = spell
+        self._plain = plain  # symbols in their commonest spelling
         self.anchors = anchors
         self.escapable = escapable
         # Characters beside a base64 run that carry some bits of the value and some of its neighbours.
@@ -86,9 +100,9 @@ class Form:
     def find(self, data: bytes) -> list[tuple[int, int]]:
         """Every place where the form's head stands, each as far as the form continues."""
         if self._head is None:
-            need = min(HEAD, len(self._units))
-            first = b"".join(self._units[:need]) + _as_far_as_it_goes(self._units[need:PIECE])
-            self._head = compile_pattern(self.shared + first, longest=True)
+            units = self._units(0, PIECE)
+            need = b"".join(units[:HEAD]).removeprefix(_LINE_BREAK)
+            self._head = compile_pattern(self.shared + need + _as_far_as_it_goes(units[HEAD:]), longest=True)
         spans: list[tuple[int, int]] = []
         position = 0
         while True:
@@ -96,7 +110,7 @@ class Form:
             if match is None:
                 return spans
             end = match.end()
-            if len(self._units) > PIECE and match.end(1) >= 0:
+            if len(self._symbols) > PIECE and match.end(1) >= 0:
                 end = self._follow(data, end)
             if self.shared:
                 end = self._take_shared(data, end)
@@ -107,17 +121,24 @@ class Form:
         """The end of `data`, where it is the beginning of the form and too short for `find`."""
         if self._edge is None:
             pattern = b""
-            for unit in reversed(self._units[: HEAD - 1]):
+            for unit in reversed(self._units(0, HEAD - 1)):
                 pattern = unit + (b"(?:" + pattern + b")?" if pattern else b"")
-            self._edge = compile_pattern(pattern + _CUT_ESCAPE + rb"\z", longest=True)
+            self._edge = compile_pattern(pattern.removeprefix(_LINE_BREAK) + _CUT_ESCAPE + rb"\z", longest=True)
         match = self._edge.search(data, max(0, len(data) - 40 * HEAD))
         return None if match is None else (match.start(), match.end())
 
+    def _units(self, start: int, stop: int) -> list[bytes]:
+        return [self._spell(symbol) for symbol in self._symbols[start:stop]]
+
     def _follow(self, data: bytes, end: int) -> int:
-        for start in range(PIECE, len(self._units), PIECE):
+        for start in range(PIECE, len(self._symbols), PIECE):
+            plain = self._plain(self._symbols[start : start + PIECE])
+            if data.startswith(plain, end):
+                end += len(plain)
+                continue
             piece = self._pieces.get(start)
             if piece is None:
-                piece = compile_pattern(_as_far_as_it_goes(self._units[start : start + PIECE]), longest=True)
+                piece = compile_pattern(_as_far_as_it_goes(self._units(start, start + PIECE)), longest=True)
                 self._pieces[start] = piece
             match = piece.match(data, end)
             if match is None:
@@ -149,20 +170,23 @@ def forms_of(value: bytes) -> list[Form]:
 
 def _plain(value: bytes) -> Form:
     try:
-        text = value.decode("utf-8")
+        text, encoding = value.decode("utf-8"), "utf-8"
     except UnicodeDecodeError:
-        text = value.decode("latin-1")
-        units = _text_units(text, raw_bytes=True)
-    else:
-        units = _text_units(text, raw_bytes=False)
-    return Form(units, [_longest_run(value, text)], escapable=True)
+        text, encoding = value.decode("latin-1"), "latin-1"
+    symbols: Sequence[str] = text if "\\" not in text else _symbols(text)
+    return Form(
+        symbols,
+        lambda symbol: _spell_text(symbol, encoding),
+        lambda part: "".join(part).encode(encoding),
+        [_longest_run(text)],
+        escapable=True,
+    )
 
 
-def _longest_run(value: bytes, text: str) -> bytes:
+def _longest_run(text: str) -> bytes:
     """The longest row of letters and digits among the characters that must match: no encoder changes those."""
-    head = "".join(c for c in text if c != "\\")[:HEAD]
-    # A run must not be joined across a backslash that was skipped, so look for its words in the value itself.
-    words = "".join(c if c.isascii() and c.isalnum() else " " for c in text[: _covering(text, len(head))]).split()
+    head = text[: _covering(text, HEAD)]
+    words = "".join(c if c.isascii() and c.isalnum() else " " for c in head).split()
     return max(words, key=len, default="").encode()
 
 
@@ -177,28 +201,36 @@ def _covering(text: str, count: int) -> int:
     return len(text)
 
 
-def _text_units(text: str, *, raw_bytes: bool) -> list[bytes]:
-    units: list[bytes] = []
-    skip = False
+def _symbols(text: str) -> list[str]:
+    """Characters, each with the backslashes before it; those at the end go to the last one."""
+    symbols: list[str] = []
+    run = ""
     for c in text:
         if c == "\\":
-            skip = True
-            continue
-        unit = _unit(c, raw_bytes)
-        plain_letter = c.isascii() and c.isalnum()
-        units.append(unit if plain_letter and not skip else _BACKSLASH + b"*" + unit)
-        skip = False
-    if not units:
-        return [_BACKSLASH] * len(text)
-    if skip:
-        units[-1] += _BACKSLASH + b"*"
-    return units
+            run += c
+        else:
+            symbols.append(run + c)
+            run = ""
+    if not symbols:
+        return list(run)
+    symbols[-1] += run
+    return symbols
 
 
-def _unit(c: str, raw_bytes: bool) -> bytes:
+def _spell_text(symbol: str, encoding: str) -> bytes:
+    c = symbol.strip("\\")
+    if not c:
+        return _BACKSLASH
+    unit = _unit(c, encoding)
+    if symbol[0] == "\\" or not (c.isascii() and c.isalnum()):
+        unit = _BACKSLASH + b"*" + unit
+    return unit + _BACKSLASH + b"*" if symbol[-1] == "\\" else unit
+
+
+def _unit(c: str, encoding: str) -> bytes:
     """Every spelling of one character."""
     code = ord(c)
-    encoded = bytes([code]) if raw_bytes else c.encode("utf-8")
+    encoded = c.encode(encoding)
     spellings = [_quote(encoded), b"".join(b"%%(?:25)*%b" % _hex_digits(b"%02x" % byte) for byte in encoded)]
     if code < 0x10000:
         spellings.append(_ESC + b"u" + _hex_digits(b"%04x" % code))
@@ -221,17 +253,15 @@ def _base64(value: bytes, offset: int) -> Form | None:
     inner = _base64_inner(value, offset)
     if len(inner) < 4:
         return None
-    units = []
-    for byte in inner:
-        if byte in _ALNUM:
-            spelling = b"%c" % byte
-        elif byte == 0x2B:
-            spelling = rb"(?:[+-]|%(?:25)*2[bB]|\\+u002[bB])"
-        else:
-            spelling = rb"(?:\\*[/_]|%(?:25)*2[fF]|\\+u002[fF])"
-        units.append(_LINE_BREAK + spelling)
-    units[0] = units[0][len(_LINE_BREAK) :]
-    return Form(units, _half_runs(inner), shared=rb"[A-Za-z0-9+/_-]{0,2}")
+    return Form(inner, _spell_base64, bytes, _half_runs(inner), shared=rb"[A-Za-z0-9+/_-]{0,2}")
+
+
+def _spell_base64(byte: int) -> bytes:
+    if byte in _ALNUM:
+        return _LINE_BREAK + b"%c" % byte
+    if byte == 0x2B:
+        return _LINE_BREAK + rb"(?:[+-]|%(?:25)*2[bB]|\\+u002[bB])"
+    return _LINE_BREAK + rb"(?:\\*[/_]|%(?:25)*2[fF]|\\+u002[fF])"
 
 
 def _base64_inner(value: bytes, offset: int) -> bytes:
@@ -252,10 +282,7 @@ def _sextets(packed: bytes, count: int) -> bytes:
 
 
 def _hex(value: bytes) -> Form:
-    digits = value.hex().encode()
-    units = [_LINE_BREAK + _hex_digits(digits[i : i + 2]) for i in range(0, len(digits), 2)]
-    units[0] = units[0][len(_LINE_BREAK) :]
-    return Form(units, [])
+    return Form(value, lambda byte: _LINE_BREAK + _hex_digits(b"%02x" % byte), lambda part: part.hex().encode(), [])
 
 
 def hex_anchors(value: bytes) -> list[bytes]:

@@ -43,6 +43,14 @@ def test_a_secret_that_the_window_cuts_is_masked_to_its_first_character() -> Non
         assert b"gh" not in masked
 
 
+def test_flags_tell_only_of_what_the_preview_covers() -> None:
+    raw = b"," * 100 + SECRET.encode() + b"," * 3000
+    assert preview(raw, 101, Redactor([SECRET]))[2] == (INJECTED,)
+    assert preview(raw, 100, Redactor([SECRET]))[2] == ()
+    edge = b"," * (100 + 511) + b"g" + b"," * 500
+    assert preview(edge, 100, Redactor([SECRET])) == ("," * 100, True, ())
+
+
 def test_masks_longer_than_their_secret_still_respect_the_limit() -> None:
     text, truncated, flags = preview(b"abcd " * 100, 500, Redactor(["abcd"]))
     assert len(text) <= 500
