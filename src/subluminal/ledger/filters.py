@@ -14,10 +14,13 @@ from collections.abc import Iterable
 
 from subluminal.contracts.errors import UsageError
 from subluminal.contracts.vocabulary import ACTIONS, ALLOW, STATUSES
+from subluminal.ledger.encoding import unpack_text
 
 TIE_BITS = 12  # tool_calls.id is (milliseconds << TIE_BITS) + tie-break
 _PROBE = 4000  # rows counted, at most, to find out which of two indexes leads to fewer rows
 _MAX_BRANCHES = 400  # beyond this many names a scan is no slower
+
+INFLATED = "inflated_preview"  # SQL function: a preview's text, whichever way it is stored
 
 Value = str | int | bytes | None
 
@@ -134,6 +137,8 @@ BY_TIME = Condition("")
 
 def plan(connection: sqlite3.Connection, filters: Filters) -> Plan:
     """Choose the leading index. Where two could lead, a bounded count decides."""
+    if filters.text is not None:
+        connection.create_function(INFLATED, 1, _inflated, deterministic=True)
     leaders: list[list[Condition]] = []
     rest = _plain_conditions(filters)
     if filters.args_hash is not None:
@@ -238,11 +243,37 @@ def _plain_conditions(filters: Filters) -> list[Condition]:
         values = [value for condition in runs for value in condition.values]
         found.append(Condition(f"+c.run_id IN (SELECT run_id FROM runs WHERE {sql})", values))
     if filters.text is not None:
-        pattern = "%" + filters.text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
-        columns = ("c.tool_name", "c.server_name", "c.summary", "c.error_message", "c.rule_id", "c.call_id")
-        sql = " OR ".join(f"+{column} LIKE ? ESCAPE '\\'" for column in columns)
-        found.append(Condition(f"({sql})", [pattern] * len(columns)))
+        found.append(_text_condition(filters.text))
     return found
+
+
+def _text_condition(text: str) -> Condition:
+    """Letters in any case, in names, reasons, messages and previews. In a preview, JSON may have escaped them."""
+    patterns = [_like(text)]
+    from json.encoder import encode_basestring_ascii
+
+    escaped = encode_basestring_ascii(text)[1:-1]
+    if escaped != text:
+        patterns.append(_like(escaped))
+    columns = ("c.tool_name", "c.server_name", "c.summary", "c.error_message", "c.rule_id", "c.call_id")
+    pieces = [f"+{column} LIKE ? ESCAPE '\\'" for column in columns]
+    values: list[Value] = [patterns[0]] * len(columns)
+    previews = [
+        f"{INFLATED}(p.{column}) LIKE ? ESCAPE '\\'" for column in ("args_preview", "result_preview") for _ in patterns
+    ]
+    pieces.append(f"EXISTS (SELECT 1 FROM previews p WHERE p.id = c.id AND ({' OR '.join(previews)}))")
+    return Condition(f"({' OR '.join(pieces)})", [*values, *patterns, *patterns])
+
+
+def _like(text: str) -> str:
+    return "%" + text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
+
+
+def _inflated(stored: str | bytes | None) -> str | None:
+    try:
+        return unpack_text(stored)
+    except Exception:  # zlib.error and ValueError alike: a damaged preview matches nothing
+        return None
 
 
 _RUN_COLUMNS = ("agent_id", "client", "env", "principal")

@@ -23,6 +23,7 @@ from subluminal.contracts.errors import LedgerError, UsageError
 from subluminal.host import paths
 from subluminal.ledger.encoding import unpack_text
 from subluminal.ledger.filters import Filters, plan
+from subluminal.ledger.groups import COUNTED, FEW_CALLS, MEASURED, STATS, add_up
 from subluminal.ledger.lines import LineReader, arrivals, newest_arrival
 from subluminal.ledger.lookup import ambiguous, calls_beginning, runs_beginning
 from subluminal.ledger.migrations import open_reader
@@ -103,19 +104,10 @@ GROUPS = {
     "client": "(SELECT client FROM runs WHERE runs.run_id = c.run_id)",
     "env": "(SELECT env FROM runs WHERE runs.run_id = c.run_id)",
 }
-# The columns of the index tool_calls_stats, in its order: grouping by all of them needs no sort, and adding the few
-# groups up to coarser ones costs nothing.
-_STATS = ("server_name", "tool_name", "decision", "status")
 MAX_LIMIT = 100_000
 
 _CALL_LIST = ", ".join("c." + column for column in CALL_COLUMNS)
 _RUN_LIST = ", ".join(RUN_COLUMNS)
-_MEASURES = (
-    "count(*) AS calls, sum(c.decision IS 'ALLOW') AS allowed, sum(c.decision IS 'THROTTLE') AS throttled,"
-    " sum(c.decision NOT IN ('ALLOW', 'THROTTLE')) AS blocked,"
-    " sum(c.status <> 'OK' AND coalesce(c.decision, 'ALLOW') = 'ALLOW') AS errors,"
-    " sum(c.latency_ms) AS latency_ms_sum, count(c.latency_ms) AS latencies, max(c.latency_ms) AS latency_ms_max"
-)
 
 
 class Page:
@@ -180,23 +172,29 @@ class Ledger:
         return int(sum(self._each_branch(filters, "count(*)", "", lambda row: row[0])))
 
     def group(self, filters: Filters | None = None, *, by: list[str], limit: int = 1000) -> list[Row]:
-        """Calls per group, most first: calls, allowed, blocked, throttled, errors, mean and longest latency."""
+        """Calls per group, most first: calls, allowed, blocked, throttled, errors, and latencies (see `groups`)."""
         _check_limit(limit)
         unknown = [name for name in by if name not in GROUPS]
         if unknown or not by:
             raise UsageError(f"Cannot group by {', '.join(unknown) or 'nothing'}.", hint=f"Known: {', '.join(GROUPS)}.")
-        fine = list(_STATS if set(by) <= set(_STATS) else by)
-        keys = ", ".join(f"{GROUPS[name]} AS {name}" for name in fine)
-        grouping = " GROUP BY " + ", ".join(str(place) for place in range(1, len(fine) + 1))
-        merged: dict[tuple[Any, ...], Row] = {}
-        for row in self._each_branch(filters, f"{keys}, {_MEASURES}", grouping, dict):
-            key = tuple(row[name] for name in by)
-            if key in merged:
-                _add_group(merged[key], row)
-            else:
-                merged[key] = {name: row[name] for name in row if name in by or name not in fine}
-        groups = sorted(merged.values(), key=lambda row: -int(row["calls"]))[:limit]
-        return [_with_mean(row) for row in groups]
+        exact = set(by) <= set(STATS) or self._few(filters)
+        fine = list(STATS) if set(by) <= set(STATS) else list(dict.fromkeys((*by, *(STATS[2:] if exact else ()))))
+        columns = ", ".join([*(f"{GROUPS[name]} AS {name}" for name in fine), COUNTED if exact else MEASURED])
+        places = range(1, len(fine) + 1 + exact)
+        grouping = " GROUP BY " + ", ".join(map(str, places))
+        return add_up(self._each_branch(filters, columns, grouping, lambda row: row), fine, by, exact)[:limit]
+
+    def _few(self, filters: Filters | None) -> bool:
+        """Whether the calls are few enough to be sorted at once; looks at no more than that."""
+        left = FEW_CALLS + 1
+        chosen = plan(self.connection, filters or Filters())
+        for branch in chosen.branches:
+            index, where, values = chosen.where(branch)
+            sql = f"SELECT count(*) FROM (SELECT 1 FROM tool_calls c {index} WHERE {where} LIMIT {left})"
+            left -= self.connection.execute(sql, values).fetchone()[0]
+            if left <= 0:
+                return False
+        return True
 
     def _each_branch(self, filters: Filters | None, columns: str, grouping: str, of_row: Any) -> Iterator[Any]:
         """The branches of a plan are disjoint, so that counts and groups of them add up."""
@@ -366,22 +364,6 @@ def _json(text: str | bytes | None) -> Any:
     import json
 
     return json.loads(text)
-
-
-def _add_group(total: Row, other: Row) -> None:
-    for name in ("calls", "allowed", "blocked", "throttled", "errors", "latency_ms_sum", "latencies"):
-        total[name] = (total[name] or 0) + (other[name] or 0)
-    longest = [row["latency_ms_max"] for row in (total, other) if row["latency_ms_max"] is not None]
-    total["latency_ms_max"] = max(longest, default=None)
-
-
-def _with_mean(row: Row) -> Row:
-    """Counts of nothing are 0; a latency of nothing is not known."""
-    total, known_latencies = row.pop("latency_ms_sum"), row.pop("latencies")
-    for name in ("allowed", "blocked", "throttled", "errors"):
-        row[name] = row[name] or 0
-    row["latency_ms_avg"] = round(total / known_latencies, 3) if known_latencies else None
-    return row
 
 
 def _check_limit(limit: int) -> None:
