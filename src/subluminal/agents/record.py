@@ -45,6 +45,10 @@ class Recorder:
         self._count = 0
         self._bytes = 0
 
+    def open(self, agent_kind: str) -> None:
+        """The run begins now and not with the agent's first words, which may take seconds."""
+        self.record(AgentEvent(agent_kind, AgentEventKind.Status, "status", None, "started"))
+
     def record(self, event: AgentEvent) -> None:
         for masked in self._masked(event):
             agent = _encode(masked)

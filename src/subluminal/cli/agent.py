@@ -151,6 +151,8 @@ class Follower:
         self._membership = RunMembership({**os.environ, **stamped}, owner="SUB_RUN_ID" not in os.environ)
 
     async def follow(self) -> AgentCompletion:
+        if self._recorder is not None:
+            self._recorder.open(self._backend.kind)
         async with self._backend.run(self._request) as run:
             loop = asyncio.get_running_loop()
             for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -241,7 +241,8 @@ def test_the_run_is_recorded_and_the_ledger_is_called(terminal: Terminal) -> Non
         assert b"wake" in caller.recv(1000)
         caller.close()
     lines = terminal.recorded()
-    assert [line["type"] for line in lines] == ["agent_event"] * 6 + ["run_end"]
+    assert [line["type"] for line in lines] == ["agent_event"] * 7 + ["run_end"]
+    assert (lines[0]["agent"]["message"], lines[-2]["agent"]["message"]) == ("started", "completion SUCCEEDED")
     assert len({line["run_id"] for line in lines}) == 1
     assert (lines[0]["client"], lines[0]["agent_id"]) == ("claude", "claude_code")
     assert "hidden" not in json.dumps(lines)
