@@ -194,6 +194,13 @@ def test_a_bucket_does_not_drift() -> None:
     assert allowed == 5 + 699
 
 
+def test_a_bucket_never_holds_more_than_its_capacity() -> None:
+    run = Run(compiled(rule("r", "rate_limit", **BUCKET)))
+    run.call()
+    run.at += 1_000_000
+    assert [run.action() for _ in range(3)] == ["ALLOW", "ALLOW", "THROTTLE"]
+
+
 def test_a_clock_that_goes_back_neither_fills_a_bucket_nor_blocks_for_ever() -> None:
     run = Run(compiled(rule("r", "rate_limit", **BUCKET), rule("once", "dedupe", **ONCE)))
     assert run.action("t", {"n": 1}) == "ALLOW"

@@ -15,7 +15,7 @@ from harness.engine import Run, compiled, tools
 from harness.engine import rule as policy_rule
 from subluminal.host.runstate import SharedState
 
-CALLS, COST, CAPACITY, REFILL, PERIOD_MS = 7, 40, 3, 2, 100
+CALLS, COST, CAPACITY, REFILL, PERIOD_MS = 7, 80, 3, 2, 100
 RULES = [
     policy_rule("closed", "deny", tools("closed")),
     policy_rule("calls", "budget", tools("counted"), scope="run", limit_calls=CALLS, on_exceed="BLOCK"),
@@ -38,7 +38,7 @@ RULES = [
     policy_rule("errors", "breaker", scope="run", error_threshold=4, window_ms=120, on_trip="REJECT_WITH_HINT"),
 ]
 ENFORCED, OBSERVED = compiled(*RULES), compiled(*RULES, mode="observe")
-TOOLS = ("closed", "counted", "fast1", "fast2", "write", "other")
+TOOLS = ("fast1", "counted", "fast2", "fast1", "write", "closed", "other")
 
 
 class Histories(RuleBasedStateMachine):
@@ -63,7 +63,7 @@ class Histories(RuleBasedStateMachine):
             view.state.close()
         shutil.rmtree(getattr(self, "folder", ""), ignore_errors=True)
 
-    @rule(ms=st.integers(0, 130))
+    @rule(ms=st.sampled_from([1, 20, 49, 50, 99, 100, 130, 400]))
     def wait(self, ms: int) -> None:
         self.at += ms
 
@@ -76,7 +76,7 @@ class Histories(RuleBasedStateMachine):
         tool=st.sampled_from(TOOLS),
         args=st.integers(0, 1),
         view=st.integers(0, 1),
-        ok=st.booleans(),
+        ok=st.sampled_from([True, True, False]),
         traced=st.booleans(),
         continues=st.sampled_from([None, None, None, "call"]),
     )
