@@ -18,6 +18,7 @@ from subluminal.contracts.errors import ClientConfigError
 
 _HTTP_TYPES = ("http", "sse", "streamable-http", "streamable_http", "streamableHttp", "remote", "ws", "websocket")
 _STEERING_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONINSPECT", "LD_PRELOAD", "LD_LIBRARY_PATH")
+_SHIM_OPTIONS = ("--server-name", "--client", "--policy", "--events")  # each takes a value
 _URL_KEYS = ("url", "httpUrl", "serverUrl")
 
 
@@ -69,6 +70,8 @@ def oddity(entry: Entry, client: Client, document: Document) -> str | None:
     for member in (entry.args, entry.holder.member("env_vars") if client.passed_variables else None):
         if member is not None and member.node.kind != "array":
             return f'has "{member.key}" that is not a list'
+    if not entry.name:
+        return "has an empty name, which the shim cannot be given"
     if not _passable(entry.name):
         return "has a name that no process can be given"
     return None
@@ -104,6 +107,7 @@ def recognise(entry: Entry) -> Wrapping | None:
 
 
 def _read_options(found: Wrapping, words: list[Node]) -> None:
+    """As the shim itself reads them: an entry must not tell us one name and the shim another."""
     at = 2
     while at < len(words):
         word = words[at].value
@@ -111,16 +115,14 @@ def _read_options(found: Wrapping, words: list[Node]) -> None:
             found.cut = at + 1 if at + 1 < len(words) else None
             return
         option, equals, value = word.partition("=")
-        if option in ("--server-name", "--client"):
-            item = at
-            if not equals and at + 1 < len(words):
-                at += 1
-                value = words[at].value
-            if option == "--client":
-                found.client = value
-            else:
-                found.server_name, found.name_item = value, at if not equals else item
-        elif option.startswith("--"):
+        if option in _SHIM_OPTIONS and not equals and at + 1 < len(words):
+            at += 1
+            value = words[at].value
+        if option == "--client":
+            found.client = value
+        elif option == "--server-name":
+            found.server_name, found.name_item = value, at
+        else:
             found.options.append(option)
         at += 1
 
@@ -202,6 +204,9 @@ def update(entry: Entry, wrapping: Wrapping, client: Client, document: Document,
             start = words[wrapping.name_item - 1].start
         text = document.literal(f"--server-name={entry.name}") if whole else document.key_literal(entry.member)
         edits.append(Edit(start, node.end, text))
+    elif wrapping.name_item < 0:
+        at = words[2].start
+        edits.append(Edit(at, at, "".join(word + ", " for word in _name_words(entry, document))))
     return edits
 
 

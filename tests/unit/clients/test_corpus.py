@@ -145,8 +145,8 @@ def test_codex_servers_see_the_identity_variables(home: ClientHome, path: Path) 
     target = home.write("codex", path.read_bytes())
     home.imported("codex")
     servers = tomllib.loads(target.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")).get("mcp_servers", {})
-    for server in servers.values():
-        if "command" in server:
+    for name, server in servers.items():
+        if "command" in server and name:
             names = [v["name"] if isinstance(v, dict) else v for v in server["env_vars"]]
             assert set(PASSED_VARIABLES) <= set(names)
             assert len(names) == len(set(names))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from harness.client_files import SUB, ClientHome
+from subluminal.adapters.mcp_stdio.options import parse
 from subluminal.clients.importing import Choice
 from subluminal.clients.literals import looks_secret
 
@@ -37,18 +38,16 @@ def test_the_client_is_named_in_the_words_of_the_contract(home: ClientHome, clie
     assert servers(path)["a"]["args"][3:5] == ["--client", word]
 
 
-@pytest.mark.parametrize("name", ["-x", "--", "--client", "a b", "a=b", "", "é", "😀", '"', "\\", "\n", "x" * 500])
+@pytest.mark.parametrize("name", ["-x", "--", "--client", "a b", "a=b", "é", "😀", '"', "\\", "\n", "x" * 500])
 def test_odd_names_reach_the_shim_unchanged(home: ClientHome, name: str) -> None:
     path = home.write("claude", json.dumps({"mcpServers": {name: {"command": "x", "args": ["--", "y"]}}}))
     home.imported("claude")
-    args = servers(path)[name]["args"]
-    given = args[1].removeprefix("--server-name=") if name.startswith("-") else args[2]
-    assert given == name
-    assert args[-3:] == ["x", "--", "y"]
+    options = parse(servers(path)[name]["args"][1:])
+    assert (options.server_name, options.client, options.command) == (name, "claude", ["x", "--", "y"])
     assert home.imported("claude").status == "unchanged"
 
 
-@pytest.mark.parametrize("name", ["nul\\u0000", "half\\ud800"])
+@pytest.mark.parametrize("name", ["nul\\u0000", "half\\ud800", ""])
 def test_a_name_no_process_can_be_given_is_skipped(home: ClientHome, name: str) -> None:
     data = '{"mcpServers": {"NAME": {"command": "x"}}}'.replace("NAME", name)
     path = home.write("claude", data)
@@ -65,6 +64,22 @@ def test_a_hostile_entry_cannot_pass_as_another_server(home: ClientHome) -> None
     assert server.status == "updated"
     assert servers(path)["fs"]["command"] == SUB
     assert servers(path)["fs"]["args"][1:3] == ["--server-name", "fs"]
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["shim", "--server-name", "fs", "--server-name", "harmless", "--", "evil"],
+        ["shim", "--policy", "--", "--server-name", "harmless", "--", "evil"],
+        ["shim", "--server-name=fs", "--events", "--server-name=fs", "--server-name=harmless", "--", "evil"],
+        ["shim", "--", "evil"],
+    ],
+)
+def test_after_an_import_the_shim_reads_the_name_the_client_knows(home: ClientHome, args: list[str]) -> None:
+    path = home.write("claude", json.dumps({"mcpServers": {"fs": {"command": SUB, "args": args}}}), "project")
+    assert home.imported("claude", "project").servers[0].status == "updated"
+    options = parse(servers(path)["fs"]["args"][1:])
+    assert (options.server_name, options.command) == ("fs", ["evil"])
 
 
 def test_an_entry_with_both_a_command_and_an_address_is_routed(home: ClientHome) -> None:
