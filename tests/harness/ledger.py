@@ -175,5 +175,7 @@ def ledgerd(home: Path, *arguments: str, **extra: str) -> Iterator[subprocess.Po
 
 def spool_of(home: Path) -> Path:
     spool = home / "spool"
-    spool.mkdir(parents=True, exist_ok=True, mode=0o700)
+    spool.mkdir(parents=True, exist_ok=True)
+    for directory in (home, spool):
+        directory.chmod(0o700)
     return spool
