@@ -5,6 +5,7 @@ The file is a log of operations (`core.state`), replayed by every process into i
     header   magic and version, boot id, the run's id
              word 0   generation << 32 | arena << 31 | terminated << 30 | length of the log in that arena
              word 1   the run's call counter
+             word 2   not zero once an operator killed the run: set without the lock, so that nothing can prevent it
     arena 0, arena 1     records: length, CRC-32, operations
 
 Every change happens under `flock`. A record is written behind the end of the log and becomes visible with one aligned
@@ -67,7 +68,7 @@ LOCK_WAIT_SECONDS = 2.0
 LOCK_WAIT_AGAIN_SECONDS = 0.05
 TOUCH_EVERY_COMMITS = 256
 
-_WORD, _SEQ = 8, 9  # numbers of 8-byte words: aligned, on one cache line
+_WORD, _SEQ, _KILLED = 8, 9, 10  # numbers of 8-byte words: aligned, on one cache line
 _TERMINATED = 1 << 30
 _LENGTH = _TERMINATED - 1
 _RECORD = struct.Struct("<II")
@@ -169,14 +170,14 @@ class SharedState:
     @property
     def terminated(self) -> tuple[str, str] | None:
         """(code, message) once the run has been terminated; one look at the header as long as it has not."""
-        if not self._words[_WORD] & _TERMINATED:
+        if not (self._words[_WORD] & _TERMINATED or self._words[_KILLED]):
             return None
         flag = self._flag()
         return flag[0], flag[1]
 
     @property
     def terminated_by(self) -> tuple[str, str] | None:
-        if not self._words[_WORD] & _TERMINATED:
+        if not (self._words[_WORD] & _TERMINATED or self._words[_KILLED]):
             return None
         flag = self._flag()
         return flag[2], flag[3]
@@ -359,13 +360,19 @@ class SharedState:
 
     @classmethod
     def kill(cls, run_id: str, code: str, message: str, directory: str | None = None) -> bool:
-        """Terminate a run from outside. False: no such run on this machine."""
+        """Terminate a run from outside. False: no such run on this machine.
+
+        Works even while a stopped process holds the state; only the words are then lost.
+        """
         try:
             state = cls._open(run_id, directory or run_dir(), create=False)
-        except FileNotFoundError:
+        except OSError:
             return False
         try:
+            state._words[_KILLED] = 1
             state.terminate(code, message)
+        except StateUnavailable:
+            pass
         finally:
             state.close()
         return True
@@ -409,7 +416,7 @@ def _read_info(path: str) -> RunInfo | None:
     word = int.from_bytes(header[8 * _WORD : 8 * _WORD + 8], "little")
     calls = int.from_bytes(header[8 * _SEQ : 8 * _SEQ + 8], "little")
     terminated = None
-    if word & _TERMINATED:
+    if word & _TERMINATED or any(header[8 * _KILLED : 8 * _KILLED + 8]):
         terminated = ("RUN_TERMINATED", "")
         try:
             state = SharedState._open(run_id, os.path.dirname(path), create=False)

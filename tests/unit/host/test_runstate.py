@@ -397,6 +397,18 @@ def test_a_stopped_holder_does_not_hang_the_others(
     assert run.action() == "ALLOW"
 
 
+def test_a_run_can_be_killed_while_a_stopped_process_holds_its_state(
+    holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runstate, "LOCK_WAIT_SECONDS", 0.1)
+    os.kill(holder.pid, signal.SIGSTOP)
+    run = Run(compiled(rule("a", "allow")), state=shared())
+    assert SharedState.kill("run", "OPERATOR", "Enough")
+    decision = run.call().decision
+    assert (decision.action, decision.reason_code) == ("TERMINATE_RUN", "RUN_TERMINATED")
+    assert [info.terminated is not None for info in list_runs()] == [True]
+
+
 def test_a_killed_holder_leaves_the_lock_free(holder: subprocess.Popen[str]) -> None:
     holder.kill()
     holder.wait(10)
