@@ -15,7 +15,7 @@ from msgspec import inspect
 from subluminal.contracts.events import Timestamp
 from subluminal.contracts.policy import HourRange
 from subluminal.policy.document import Mapping, Node, Scalar, Sequence, plain_value
-from subluminal.policy.findings import ERROR, Finding, nearest, one_of, shown
+from subluminal.policy.findings import ERROR, MAX_FINDINGS, Finding, nearest, one_of, shown
 
 _TRUE_WORDS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
@@ -146,7 +146,8 @@ class Checker:
 
     def unknown_word(self, node: Node, code: str, message: str, known: list[str]) -> None:
         word = node.value if isinstance(node, Scalar) and isinstance(node.value, str) else ""
-        near = nearest(word, known)
+        # Guessing is dear, and findings beyond the bound are not shown.
+        near = nearest(word, known) if len(self.findings) < MAX_FINDINGS else None
         fix = f"did you mean {shown(near)}?" if near else f"use {one_of(known)}"
         self.report(node, code, message, fix)
 

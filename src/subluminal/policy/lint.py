@@ -10,7 +10,7 @@ from typing import Any
 
 from subluminal.contracts.vocabulary import RISK_CLASSES
 from subluminal.policy.document import Mapping, Node, Scalar, Sequence
-from subluminal.policy.findings import Finding, nearest, shown
+from subluminal.policy.findings import MAX_FINDINGS, Finding, nearest, shown
 from subluminal.policy.lint_effects import EFFECTS
 from subluminal.policy.lint_names import check_names
 from subluminal.policy.linter import Linter
@@ -78,7 +78,7 @@ def _unknown_risk_classes(rules: dict[int, dict[str, Any]], linter: Linter) -> N
         linter.base, linter.rule_id = ("rules", index), rule["rule_id"]
         for position, word in enumerate(rule["match"].get("risk_class", [])):
             if word not in known:
-                near = nearest(word, known)
+                near = nearest(word, sorted(known)[:100]) if len(linter.findings) < MAX_FINDINGS else None
                 fix = f"did you mean {shown(near)}?" if near else "add a tag rule above that sets it"
                 linter.warn(
                     ("match", "risk_class", position),

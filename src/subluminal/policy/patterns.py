@@ -18,6 +18,8 @@ _OPTIONS.log_errors = False
 _OPTIONS.max_mem = 1 << 18
 # Sets are kept as the characters they hold.
 MAX_SET_RANGE = 256
+# Four times the longest tool name that clients accept.
+MAX_GLOB_CHARS = 512
 
 # A regex is found anywhere in a name, so these find it in every name.
 EVERYTHING = {"", ".*", "^", "^.*", ".*$"}
@@ -56,6 +58,8 @@ def glob_sets(glob: str) -> list[str]:
 
 def glob_fault(glob: str) -> tuple[str, str] | None:
     """What is wrong with a glob, and what to do."""
+    if len(glob) > MAX_GLOB_CHARS:
+        return f"has {len(glob):,} characters; no name is that long", f"use at most {MAX_GLOB_CHARS} characters"
     for token in glob_sets(glob):
         body = token[1:-1].removeprefix("!")
         for at in range(1, len(body) - 1):
@@ -88,7 +92,7 @@ def glob_covers(wide: str, narrow: str) -> bool:
     `wide` is matched against the tokens of `narrow`, among which `*` can only be taken by `*`, and `?` or a set only
     by `*`, `?` or the same set.
     """
-    if not narrow.startswith(fixed_start(wide)):
+    if len(wide) > MAX_GLOB_CHARS or len(narrow) > MAX_GLOB_CHARS or not narrow.startswith(fixed_start(wide)):
         return False
     text = _tokens(narrow)
     reachable = {0}

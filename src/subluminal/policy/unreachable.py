@@ -11,7 +11,7 @@ from typing import Any
 from subluminal.policy.cover import Match, match_covers, normal_match
 from subluminal.policy.findings import shown
 from subluminal.policy.linter import Linter
-from subluminal.policy.patterns import EVERYTHING, fixed_start
+from subluminal.policy.patterns import EVERYTHING, MAX_GLOB_CHARS, fixed_start
 
 # A bundle made to be slow (every rule with the same start) is not searched to its end.
 MAX_COMPARED = 300_000
@@ -67,7 +67,7 @@ class _Above:
         tools = match.get("tool_name", {})
         found = set(self._by_start.get("", []))
         if tools.get("glob"):
-            glob = tools["glob"][0]
+            glob = tools["glob"][0][:MAX_GLOB_CHARS]
             for length in range(1, len(glob) + 1):
                 found.update(self._by_start.get(glob[:length], []))
         elif tools.get("regex"):

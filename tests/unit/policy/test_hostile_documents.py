@@ -82,6 +82,23 @@ def test_a_hostile_file_is_refused_quickly_and_by_name(source: bytes, filename: 
     assert time.process_time() - started < 5
 
 
+@pytest.mark.parametrize("place", ["top", "rule", "kind", "risk_class"])
+def test_a_flood_of_typing_errors_is_answered_quickly(place: str) -> None:
+    unknown = ", ".join(f"polcy_id{i}: 1" for i in range(20_000))
+    head = "rule_id: r%d, enabled: true, severity: warn, match: {%s}, effect: {action: BLOCK}"
+    source = {
+        "top": "{" + unknown + "}",
+        "rule": f"rules: [{{kind: deny, {unknown}}}]",
+        "kind": "rules: [" + ", ".join("{kind: denny, " + head % (i, "") + "}" for i in range(4_000)) + "]",
+        "risk_class": "rules: ["
+        + ", ".join("{kind: deny, " + head % (i, f"risk_class: [write-like{i}]") + "}" for i in range(4_000))
+        + "]",
+    }[place]
+    started = time.process_time()
+    assert len(load_bundle(source.encode(), "policy.yaml").findings) == 100
+    assert time.process_time() - started < 10
+
+
 def test_a_merge_bomb_is_counted_before_it_is_built() -> None:
     lines = ["a0: &a0 {" + ", ".join(f"k{i}: 1" for i in range(100)) + "}"]
     lines += [f"a{i}: &a{i} {{x: [{', '.join([f'*a{i - 1}'] * 20)}], <<: *a{i - 1}}}" for i in range(1, 9)]
