@@ -64,7 +64,7 @@ def state_word(row: Row) -> tuple[str, str | None]:
         return "running…", "cyan"
     if status == "OK":
         return ("OK", "yellow") if row["would_action"] else ("OK", DECISION_COLOURS["ALLOW"])
-    return status, "red"
+    return str(status), "red"
 
 
 def _refused(row: Row) -> bool:

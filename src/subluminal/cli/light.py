@@ -37,9 +37,8 @@ def guarded(work: Callable[[], int]) -> int:
         code = work()
         sys.stdout.flush()
     except SubluminalError as error:
-        print(f"sub: {printable(str(error))}", file=sys.stderr)
-        if error.hint:
-            print(f"  {printable(error.hint)}", file=sys.stderr)
+        for line in [f"sub: {error}", *([f"  {error.hint}"] if error.hint else [])]:
+            print("\n".join(map(printable, line.split("\n"))), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         return 130

@@ -7,7 +7,9 @@ import importlib.util
 import sys
 
 import click
+from click.shell_completion import CompletionItem
 
+from subluminal.cli.output import printable
 from subluminal.contracts.errors import SubluminalError
 
 # name -> (module, attribute, one-line help). Commands are imported only when used.
@@ -30,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "ledgerd": ("subluminal.cli.ledgerd", "ledgerd_command", "The ledger daemon (starts by itself)."),
     "doctor": ("subluminal.cli.doctor", "doctor_command", "Check the installation and say how to mend it."),
     "hash": ("subluminal.cli.hash", "hash_command", "Print the args_hash of a JSON object."),
+    "help": ("subluminal.cli.help", "help_command", "Read about a topic or a command."),
     "completion": ("subluminal.cli.completion", "completion_command", "Print shell completion."),
     "version": ("subluminal.cli.version", "version_command", "Print versions."),
 }
@@ -48,6 +51,12 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(importlib.import_module(entry[0]), entry[1])
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """From the table: click would import every command to learn its help."""
+        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        return [*(CompletionItem(name, help=COMMANDS[name][2]) for name in names), *options]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         rows = [(name, COMMANDS[name][2]) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
@@ -58,7 +67,7 @@ class LazyGroup(click.Group):
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Subluminal stands between AI agents and their tools: it decides each tool call and records it.",
-    epilog="Start with: sub import claude, run your agent as always, sub tail.",
+    epilog="Start with: sub import claude, run your agent as always, sub tail. More: sub help quickstart.",
 )
 @click.option("--version", "show_version", is_flag=True, is_eager=True, help="Print the version and exit.")
 @click.pass_context
@@ -72,9 +81,8 @@ def run(args: list[str]) -> int:
     try:
         result = cli.main(args=args, prog_name="sub", standalone_mode=False)
     except SubluminalError as error:
-        print(f"sub: {error}", file=sys.stderr)
-        if error.hint:
-            print(f"  {error.hint}", file=sys.stderr)
+        for line in [f"sub: {error}", *([f"  {error.hint}"] if error.hint else [])]:
+            print("\n".join(map(printable, line.split("\n"))), file=sys.stderr)
         return error.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()

@@ -107,7 +107,7 @@ class Command:
                 click.Option(
                     [option.name, *option.flags],
                     help=option.help,
-                    metavar=option.metavar,
+                    metavar=option.metavar or ("|".join(option.choices) if option.choices else None),
                     multiple=option.multiple,
                     is_flag=option.is_flag,
                     type=None if option.is_flag else kind,
