@@ -25,6 +25,8 @@ SMALL = 1024
 # Above this many anchors one RE2 pass is cheaper than looking for each.
 MANY = 40
 INJECTED = "injected_secret"
+# Refusing a doubtful match means reading its text again. Text made to be read again and again is masked instead.
+REREAD = 3
 # Enough text after a preview's edge to recognise any value that begins before it: HEAD units of an escaped form, or
 # the shortest length at which each token shape is certain.
 MARGIN = 512
@@ -151,15 +153,18 @@ class Redactor:
         search = _shapes().search
         spans: list[Span] = []
         position = 0
+        patience = REREAD * len(data)
         while (match := search(data, position)) is not None:
             index = match.lastindex - 1
             start, end = match.span(index + 1)
-            if not TESTS[index] or plausible(TESTS[index], data[match.start() : start], data[start:end]):
+            test = TESTS[index]
+            if not test or patience < 0 or plausible(test, data[max(0, start - 80) : start], data[start:end]):
                 spans.append((start, end, FLAGS[index]))
                 position = end
             else:
                 # What was refused as a value may hold, or be the key of, the next one.
                 position = start
+                patience -= match.end() - match.start()
         return spans
 
     def _compiled_custom(self) -> list[tuple[str, Any]]:

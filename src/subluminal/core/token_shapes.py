@@ -14,7 +14,7 @@ _KEY = (
     rb"|(?:api|access|private|account|encryption|signing|auth|master|secret|shared[_-]?access)[_-]?key"
     rb"|token|authorization)"
 )
-_NAME = rb"[A-Za-z0-9_.-]{0,40}"
+_NAME = rb"[A-Za-z0-9_.-]*"
 _ENV_KEY = (
     rb"(?:PASSWORD|PASSWD|PASSPHRASE|_PWD|SECRET|TOKEN|CREDENTIALS?"
     rb"|(?:API|ACCESS|PRIVATE|ACCOUNT|SECRET|AUTH)_?KEY(?:_ID)?)"
@@ -25,7 +25,7 @@ _TOKEN = rb"[A-Za-z0-9_-]"
 _SHAPES: list[tuple[str, bytes, str]] = [
     (
         "private_key",
-        rb"(-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----[A-Za-z0-9+/=\s\\:,.%&;#()_-]{20,})",
+        rb"(-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----[A-Za-z0-9+/=\s\\:,.%&;#()_-]{20,})",
         "",
     ),
     ("aws_key", rb"\b((?:AKIA|ASIA)[A-Z0-9]{16})\b", ""),
@@ -47,43 +47,42 @@ _SHAPES: list[tuple[str, bytes, str]] = [
     ("azure_sas", rb"[?&;](?:\\u0026)?sig=([A-Za-z0-9%%+/_-]{20,}=*)", ""),
     (
         "url_credentials",
-        rb"\b[A-Za-z][A-Za-z0-9+.-]{0,20}:(?:\\*/){2}[^\s/?#@:\"'<>\\]{0,128}:([^\s/?#@\"'<>]{1,256})@",
+        rb"\b[A-Za-z][A-Za-z0-9+.-]*:(?:\\*/){2}[^\s/?#@:\"'<>\\]*:([^\s/?#@\"'<>]+)@",
         "value",
     ),
-    ("url_credentials", rb"\bhttps?:(?:\\*/){2}([A-Za-z0-9_-]{20,256})@", ""),
+    ("url_credentials", rb"\bhttps?:(?:\\*/){2}([A-Za-z0-9_-]{20,})@", ""),
     ("basic_auth", rb"(?i:\bauthorization)[^A-Za-z0-9]{1,8}(?i:basic)\s+([A-Za-z0-9+/_-]{4,}={0,2})", "base64"),
     ("bearer_token", rb"(?i:\bbearer)(?:\s|%%20|\+){1,4}([A-Za-z0-9._~+/-]{12,}=*)", "mixed"),
     # "key": "value", with the quotes escaped zero times, once and twice
-    ("password", rb"(?i)\"%b%b\d{0,2}\"\s{0,8}:\s{0,8}\"((?:[^\"\\]|\\[\s\S])+)" % (_NAME, _KEY), "keyed"),
+    ("password", rb"(?i)\"%b%b\d*\"\s*:\s*\"((?:[^\"\\]|\\[\s\S])+)" % (_NAME, _KEY), "keyed"),
     (
         "password",
-        rb"(?i)\\\"%b%b\d{0,2}\\\"\s{0,8}:\s{0,8}\\\"((?:[^\"\\]|\\\\\\[\s\S]|\\{1,2}[^\"\\])+)" % (_NAME, _KEY),
+        rb"(?i)\\\"%b%b\d*\\\"\s*:\s*\\\"((?:[^\"\\]|\\\\\\[\s\S]|\\{1,2}[^\"\\])+)" % (_NAME, _KEY),
         "keyed",
     ),
     (
         "password",
-        rb"(?i)\\{3,7}\"%b%b\d{0,2}\\{3,7}\"\s{0,8}:\s{0,8}\\{3,7}\"((?:[^\"\\]|\\{1,7}[^\"\\]|\\{8,}[\s\S])+)"
-        % (_NAME, _KEY),
+        rb"(?i)\\{3,7}\"%b%b\d*\\{3,7}\"\s*:\s*\\{3,7}\"((?:[^\"\\]|\\{1,7}[^\"\\]|\\{8,}[\s\S])+)" % (_NAME, _KEY),
         "keyed",
     ),
-    ("password", rb"(?i)\\*\"%b(?:pass(?:word|wd|code)|pwd|pin)\\*\"\s{0,8}:\s{0,8}(\d{4,64})" % _NAME, ""),
-    ("password", rb"(?i)'%b%b\d{0,2}'\s{0,8}:\s{0,8}b?'((?:[^'\\]|\\[\s\S])+)" % (_NAME, _KEY), "keyed"),
+    ("password", rb"(?i)\\*\"%b(?:pass(?:word|wd|code)|pwd|pin)\\*\"\s*:\s*(\d{4,})" % _NAME, ""),
+    ("password", rb"(?i)'%b%b\d*'\s*:\s*b?'((?:[^'\\]|\\[\s\S])+)" % (_NAME, _KEY), "keyed"),
     # ?key=value&
-    ("password", rb"(?i)(?:^|[?&;]|u0026|\\*[\"'])%b%b\d{0,2}=([^&;\s\"'<>\\#]+)" % (_NAME, _KEY), "long"),
+    ("password", rb"(?i)(?:^|[?&;]|u0026|\\*[\"'])%b%b\d*=([^&;\s\"'<>\\#]+)" % (_NAME, _KEY), "long"),
     # KEY=value in environments and shell lines
-    ("password", rb"\b[A-Z0-9_]{0,40}%b=\\*[\"']([^\"'\\\r\n]+)" % _ENV_KEY, "long"),
-    ("password", rb"\b[A-Z0-9_]{0,40}%b=([^\s\"'\\;&|<>(){}$][^\s\"'\\;&|<>(){}]{3,})" % _ENV_KEY, "long"),
+    ("password", rb"\b[A-Z0-9_]*%b=\\*[\"']([^\"'\\\r\n]+)" % _ENV_KEY, "long"),
+    ("password", rb"\b[A-Z0-9_]*%b=([^\s\"'\\;&|<>(){}$][^\s\"'\\;&|<>(){}]{3,})" % _ENV_KEY, "long"),
     # key = "value" in code and settings; key: value alone on its line; --key=value and --key value
-    ("password", rb"(?i)\b%b%b\s{0,8}(?:=|:|:=|=>)\s{0,8}\\*[\"']([^\"'\\\s]{6,512})" % (_NAME, _KEY), "random"),
+    ("password", rb"(?i)\b%b%b\s*(?:=|:|:=|=>)\s*\\*[\"']([^\"'\\\s]{6,})" % (_NAME, _KEY), "random"),
     (
         "password",
-        rb"(?i)\b%b%b\s{0,8}[:=]\s{0,8}([^\s\"'\\(){}\[\],;<>]{8,512})(?:[\s\"'\\]|\z)" % (_NAME, _KEY),
+        rb"(?i)\b%b%b\s*[:=]\s*([^\s\"'\\(){}\[\],;<>]{8,})(?:[\s\"'\\]|\z)" % (_NAME, _KEY),
         "assigned",
     ),
-    ("password", rb"(?i)(?:^|\s|\")--%b%b=\\*[\"']?([^\s\"'\\]{4,512})" % (_NAME, _KEY), "long"),
+    ("password", rb"(?i)(?:^|\s|\")--%b%b=\\*[\"']?([^\s\"'\\]{4,})" % (_NAME, _KEY), "long"),
     (
         "password",
-        rb"(?i)(?:^|\s|\")--%b%b(?:\s{1,4}|\",\s?\")\\*[\"']?([^\s\"'\\-][^\s\"'\\]{3,511})" % (_NAME, _KEY),
+        rb"(?i)(?:^|\s|\")--%b%b(?:\s{1,4}|\",\s?\")\\*[\"']?([^\s\"'\\-][^\s\"'\\]{3,})" % (_NAME, _KEY),
         "assigned",
     ),
 ]
@@ -95,6 +94,7 @@ _PLACEHOLDERS = frozenset(
     b"none null nil true false undefined string required optional changeme "
     b"secret password passwd token user example redacted".split()
 )
+LONGEST_JUDGED = 512
 # Tokens that mark a place in a list, and the shell's working directory.
 _NOT_A_CREDENTIAL = (b"pagetoken", b"nexttoken", b"continuationtoken", b"synctoken", b"pagingtoken", b"cursortoken")
 _DIRECTORIES = (b"pwd", b"oldpwd")
@@ -102,6 +102,7 @@ _DIRECTORIES = (b"pwd", b"oldpwd")
 
 def plausible(test: str, before: bytes, value: bytes) -> bool:
     """Whether a match that also fits ordinary text is a credential. `before` ends with the key, where there is one."""
+    value = value[:LONGEST_JUDGED]
     if test == "mixed":
         return _mixed(value)
     if test == "base64":
