@@ -128,7 +128,7 @@ class Redactor:
         found += [form for anchor, form in self._hex if anchor in lowered]
         if _may_hide_letters(text, lowered):
             found += self._escapable
-        return dict.fromkeys(found)
+        return sorted(dict.fromkeys(found), key=lambda form: form.is_line)
 
     def _compile_gate(self) -> Any:
         if not self._forms:
@@ -140,8 +140,15 @@ class Redactor:
         return compile_pattern(b"|".join(gates))
 
     def _spans(self, data: bytes) -> list[Span]:
-        forms = self._suspects(data) if self._forms else ()
-        spans: list[Span] = [(start, end, INJECTED) for form in forms for start, end in form.find(data)]
+        spans: list[Span] = []
+        rest = data
+        for form in self._suspects(data) if self._forms else ():
+            # The lines of a value that was found whole need no search of their own.
+            if form.is_line and not any(anchor in rest for anchor in form.anchors):
+                continue
+            for start, end in form.find(data):
+                spans.append((start, end, INJECTED))
+                rest = rest[:start] + bytes(end - start) + rest[end:]
         spans += self._shape_spans(data)
         for name, pattern in self._compiled_custom():
             spans += [(m.start(), m.end(), name) for m in pattern.finditer(data) if m.end() > m.start()]

@@ -67,6 +67,20 @@ def compile_pattern(pattern: bytes, *, longest: bool = False) -> Any:
     return re2.compile(pattern, options)
 
 
+_MAX_COMPILED = 1024
+_compiled_symbols: dict[bytes, Any] = {}
+
+
+def _compiled(unit: bytes) -> Any:
+    """Values share their characters, so the patterns of single ones are kept."""
+    pattern = _compiled_symbols.get(unit)
+    if pattern is None:
+        pattern = compile_pattern(unit, longest=True)
+        if len(_compiled_symbols) < _MAX_COMPILED:
+            _compiled_symbols[unit] = pattern
+    return pattern
+
+
 class Form:
     """One spelling family of a secret: `anchors` to suspect it, `find` to locate it.
 
@@ -74,7 +88,18 @@ class Form:
     needed, piece by piece: most forms are never looked for.
     """
 
-    __slots__ = ("_edge", "_head", "_pieces", "_plain", "_spell", "_symbols", "anchors", "escapable", "shared")
+    __slots__ = (
+        "_edge",
+        "_head",
+        "_patterns",
+        "_plain",
+        "_spell",
+        "_symbols",
+        "anchors",
+        "escapable",
+        "is_line",
+        "shared",
+    )
 
     def __init__(
         self,
@@ -84,6 +109,7 @@ class Form:
         anchors: list[bytes],
         *,
         escapable: bool = False,
+        is_line: bool = False,
         shared: bytes = b"",
     ) -> None:
         self._symbols = symbols
@@ -91,9 +117,10 @@ class Form:
         self._plain = plain  # symbols in their commonest spelling
         self.anchors = anchors
         self.escapable = escapable
+        self.is_line = is_line
         # Characters beside a base64 run that carry some bits of the value and some of its neighbours.
         self.shared = shared
-        self._pieces: dict[int, Any] = {}
+        self._patterns: dict[Any, Any] = {}  # by symbol
         self._head: Any = None
         self._edge: Any = None
 
@@ -131,22 +158,40 @@ class Form:
         return [self._spell(symbol) for symbol in self._symbols[start:stop]]
 
     def _follow(self, data: bytes, end: int) -> int:
-        for start in range(PIECE, len(self._symbols), PIECE):
-            plain = self._plain(self._symbols[start : start + PIECE])
-            if data.startswith(plain, end):
-                end += len(plain)
+        """Symbol by symbol after the first piece: patterns for all of a long value would take megabytes."""
+        places = {end}
+        index = PIECE
+        while index < len(self._symbols):
+            part = self._symbols[index : index + PIECE]
+            plain = self._plain(part)
+            if len(places) == 1 and data.startswith(plain, end := max(places)):
+                places = {end + len(plain)}
+                index += len(part)
                 continue
-            piece = self._pieces.get(start)
-            if piece is None:
-                piece = compile_pattern(_as_far_as_it_goes(self._units(start, start + PIECE)), longest=True)
-                self._pieces[start] = piece
-            match = piece.match(data, end)
-            if match is None:
-                return end
-            end = match.end()
-            if match.end(1) < 0:
-                return end
-        return end
+            following = self._step(data, places, index)
+            if not following:
+                break
+            places = following
+            index += 1
+        return max(places)
+
+    def _step(self, data: bytes, places: set[int], index: int) -> set[int]:
+        """Where the text may stand after one more symbol. Two readings of `%25` are both followed."""
+        symbol = self._symbols[index]
+        plain = self._plain(self._symbols[index : index + 1])
+        following = set()
+        for place in places:
+            if data.startswith(plain, place):
+                following.add(place + len(plain))
+                if plain[0] not in b"%&\\+":
+                    continue
+            pattern = self._patterns.get(symbol)
+            if pattern is None:
+                pattern = self._patterns[symbol] = _compiled(self._spell(symbol))
+            match = pattern.match(data, place)
+            if match is not None and match.end() > place:
+                following.add(match.end())
+        return following
 
     def _take_shared(self, data: bytes, end: int) -> int:
         for _ in range(2):
@@ -162,13 +207,13 @@ def forms_of(value: bytes) -> list[Form]:
     forms = [_plain(value)]
     lines = [line.strip() for line in value.splitlines()]
     if len(lines) > 1:
-        forms += [_plain(line) for line in lines[:MAX_LINES] if len(line) >= MIN_LINE_BYTES]
+        forms += [_plain(line, is_line=True) for line in lines[:MAX_LINES] if len(line) >= MIN_LINE_BYTES]
     forms += [form for offset in range(3) if (form := _base64(value, offset)) is not None]
     forms.append(_hex(value))
     return forms
 
 
-def _plain(value: bytes) -> Form:
+def _plain(value: bytes, *, is_line: bool = False) -> Form:
     try:
         text, encoding = value.decode("utf-8"), "utf-8"
     except UnicodeDecodeError:
@@ -179,7 +224,8 @@ def _plain(value: bytes) -> Form:
         lambda symbol: _spell_text(symbol, encoding),
         lambda part: "".join(part).encode(encoding),
         [_longest_run(text)],
-        escapable=True,
+        escapable=not is_line,
+        is_line=is_line,
     )
 
 
