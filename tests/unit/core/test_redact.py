@@ -303,3 +303,23 @@ def test_ordinary_arguments_do_not_load_re2() -> None:
         "assert not loaded, loaded\n"
     )
     subprocess.run([sys.executable, "-S", "-c", "import sys; sys.path.insert(0, 'src')\n" + program], check=True)
+
+
+def test_the_cheap_tests_never_pass_over_what_the_full_search_finds() -> None:
+    redactor = Redactor()
+    rng = random.Random(SEED)
+    samples = [text for text, _ in KEYED] + [token for _, token in SHAPES] + ORDINARY
+    marks = " \t\n\"'\\:=&?-_.1Az@/"
+    for _ in range(4000):
+        text = rng.choice(samples)
+        for _ in range(rng.randrange(4)):
+            place = rng.randrange(len(text) + 1)
+            change = rng.randrange(3)
+            if change == 0:
+                text = text[:place] + rng.choice(marks) + text[place:]
+            elif change == 1:
+                text = text[:place] + text[place + 1 :]
+            else:
+                text = text[:place] + text[place : place + 1].swapcase() + text[place + 1 :]
+        if redactor._ordinary(text.encode()):
+            assert redactor._shape_spans(text.encode()) == [], text
