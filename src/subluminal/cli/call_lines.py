@@ -59,7 +59,7 @@ def readable(preview: str) -> str:
 def state_word(row: Row) -> tuple[str, str | None]:
     decision, status = row["decision"], row["status"]
     if decision and decision != "ALLOW":
-        return _WORDS.get(decision, decision), DECISION_COLOURS.get(decision)
+        return _WORDS.get(decision) or str(decision), DECISION_COLOURS.get(decision)
     if status is None:
         return "running…", "cyan"
     if status == "OK":

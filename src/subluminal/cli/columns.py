@@ -8,6 +8,8 @@ from collections.abc import Sequence
 ELLIPSIS = "…"
 # Where the output is no terminal there is no width to keep to; a line still ends somewhere.
 PIPE_CELLS = 240
+# A column that was cut to less than this would say nothing.
+_NARROWEST = 8
 
 
 def width(text: str) -> int:
@@ -57,19 +59,30 @@ def terminal_columns(descriptor: int = 1) -> int | None:
 
 
 def aligned(
-    rows: Sequence[Sequence[str]], header: Sequence[str], *, numbers: Sequence[int] = (), total: int | None = None
+    rows: Sequence[Sequence[str]],
+    header: Sequence[str],
+    *,
+    numbers: Sequence[int] = (),
+    drop: Sequence[int] = (),
+    total: int | None = None,
 ) -> list[list[str]]:
-    """Header and rows as padded cells. `numbers` are the columns to align right; `total`, the cells a line may take,
-    is kept to by cutting the last column, then the widest of the others."""
+    """Header and rows as padded cells; `numbers` are the columns to align right.
+
+    A line may take `total` cells. Where it would take more, the columns of `drop` are left out one after another, and
+    if that is not enough, the widest is cut."""
     every = [list(header), *map(list, rows)]
-    widths = [max(width(row[i]) for row in every) for i in range(len(header))]
+    widths = {i: max(width(row[i]) for row in every) for i in range(len(header))}
     if total is not None:
-        _narrow(widths, total - 2 * (len(widths) - 1))
-    return [[pad(cut(cell, widths[i]), widths[i], right=i in numbers) for i, cell in enumerate(row)] for row in every]
+        for column in drop:
+            if _needed(widths) > total:
+                del widths[column]
+        while (over := _needed(widths) - total) > 0:
+            widest = max(widths, key=lambda column: widths[column])
+            if widths[widest] <= _NARROWEST:
+                break
+            widths[widest] = max(_NARROWEST, widths[widest] - over)
+    return [[pad(cut(row[i], w), w, right=i in numbers) for i, w in widths.items()] for row in every]
 
 
-def _narrow(widths: list[int], room: int) -> None:
-    while sum(widths) > room and max(widths) > 8:
-        widest = widths.index(max(widths))
-        second = max([w for i, w in enumerate(widths) if i != widest], default=8)
-        widths[widest] = max(8, min(second, widths[widest] - 1), widths[widest] - (sum(widths) - room))
+def _needed(widths: dict[int, int]) -> int:
+    return sum(widths.values()) + 2 * (len(widths) - 1)

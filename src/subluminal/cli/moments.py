@@ -43,6 +43,15 @@ def date_and_clock(ts: str | None) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S") if moment else "-"
 
 
+def short_time(ts: str | None) -> str:
+    """For a narrow column: the time of today, else the day and the minute."""
+    moment = parsed(ts)
+    if moment is None:
+        return "-"
+    today = moment.date() == datetime.now().date()
+    return moment.strftime("%H:%M:%S" if today else "%m-%d %H:%M")
+
+
 def between_ms(start: str | None, end: str | None) -> int | None:
     first, last = parsed(start), parsed(end)
     return None if first is None or last is None else max(0, int((last - first).total_seconds() * 1000))

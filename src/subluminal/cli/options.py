@@ -111,7 +111,7 @@ class Command:
                     multiple=option.multiple,
                     is_flag=option.is_flag,
                     type=None if option.is_flag else kind,
-                    default=None if option.multiple or option.is_flag else option.default,
+                    default=False if option.is_flag else None if option.multiple else option.default,
                 )
             )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from subluminal.cli.columns import aligned, terminal_columns
-from subluminal.cli.moments import date_and_clock, duration, moment_ms
+from subluminal.cli.moments import date_and_clock, duration, moment_ms, short_time
 from subluminal.cli.options import Command, Option, Values
 from subluminal.cli.output import DECISION_COLOURS, colour_wanted, note, paint, printable
 from subluminal.cli.rows import print_csv, print_json_rows
@@ -169,12 +169,16 @@ def _asked(values: Values) -> bool:
 
 
 _HEADER = ["TIME", "DECISION", "STATUS", "LATENCY", "TOOL", "RULE", "REASON", "RUN", "CALL"]
+# What a narrow terminal goes without first; `sub show CALL` tells the rest.
+_DROPPED = (7, 6, 5, 8)
 
 
 def _print_table(rows: Iterable[Row]) -> int:
     found = list(rows)
     if found:
-        print_table([_cells(row) for row in found], _HEADER, numbers=(3,), colours=[_colour(row) for row in found])
+        when = date_and_clock if terminal_columns() is None else short_time
+        cells = [[when(row["created_at"]), *_cells(row)] for row in found]
+        print_table(cells, _HEADER, numbers=(3,), drop=_DROPPED, colours=[_colour(row) for row in found])
     return len(found)
 
 
@@ -183,7 +187,6 @@ def _cells(row: Row) -> list[str]:
     if row["would_action"]:
         reason += f" (would {row['would_action']})"
     return [
-        date_and_clock(row["created_at"]),
         row["decision"] or "-",
         row["status"] or "running",
         duration(row["latency_ms"]),
@@ -203,10 +206,15 @@ def _colour(row: Row) -> str | None:
 
 
 def print_table(
-    rows: list[list[str]], header: list[str], *, numbers: tuple[int, ...] = (), colours: list[str | None] | None = None
+    rows: list[list[str]],
+    header: list[str],
+    *,
+    numbers: tuple[int, ...] = (),
+    drop: tuple[int, ...] = (),
+    colours: list[str | None] | None = None,
 ) -> None:
-    """Aligned, cut to the terminal; each line in its colour there."""
-    lines = aligned(rows, header, numbers=numbers, total=terminal_columns())
+    """Aligned; on a terminal each line in its colour and no wider than it."""
+    lines = aligned(rows, header, numbers=numbers, drop=drop, total=terminal_columns())
     painted = colour_wanted() and colours is not None
     out = [paint("  ".join(lines[0]).rstrip(), None, bold=True)]
     for i, line in enumerate(lines[1:]):

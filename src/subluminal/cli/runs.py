@@ -63,7 +63,9 @@ def runs(values: Values) -> int:
         print_csv(rows)
     elif rows:
         colours = [_STATUS_COLOURS.get(row["status"]) for row in rows]
-        print_table([_cells(row) for row in rows], _HEADER, numbers=(6, 7, 8, 9, 10), colours=colours)
+        print_table(
+            [_cells(row) for row in rows], _HEADER, numbers=(6, 7, 8, 9, 10), drop=(3, 2, 9, 1), colours=colours
+        )
     else:
         note("No run matches, or none has been recorded yet.")
     if page.next_cursor is not None:

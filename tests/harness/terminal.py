@@ -1,0 +1,155 @@
+"""A program on a pseudo-terminal, and what its user would see there.
+
+    with TerminalProgram([...], env=env, columns=80, lines=24) as program:
+        program.wait_for("OK")
+        program.screen.text
+
+The screen obeys what our programs use (line feeds, carriage returns, cursor up, clear below, colours) and fails on any
+other control, so that an escape sequence that slips through from a server is a failed test and not a coloured one.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+import unicodedata
+from collections.abc import Sequence
+from types import TracebackType
+
+CONTROL = re.compile(r"\x1b\[(\d*)([AJm])")
+
+
+class UnexpectedControl(AssertionError):
+    pass
+
+
+class Screen:
+    """`rows` are all rows from the first one printed; the last `lines` of them are on the screen."""
+
+    def __init__(self, columns: int, lines: int) -> None:
+        self.columns = columns
+        self.lines = lines
+        self.rows: list[str] = [""]
+        self.row = 0
+        self.column = 0
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.rows)
+
+    def feed(self, text: str) -> None:
+        place = 0
+        while place < len(text):
+            character = text[place]
+            if character == "\x1b":
+                found = CONTROL.match(text, place)
+                if found is None:
+                    raise UnexpectedControl(repr(text[place : place + 20]))
+                self._control(found[1], found[2])
+                place = found.end()
+                continue
+            place += 1
+            if character == "\n":
+                self.row += 1
+                if self.row == len(self.rows):
+                    self.rows.append("")
+            elif character == "\r":
+                self.column = 0
+            elif not character.isprintable():
+                raise UnexpectedControl(repr(character))
+            else:
+                self._put(character)
+
+    def _control(self, number: str, kind: str) -> None:
+        if kind == "A":
+            top = max(0, len(self.rows) - self.lines)
+            assert self.row - int(number or 1) >= top, "the cursor was moved above the screen"
+            self.row -= int(number or 1)
+        elif kind == "J":
+            assert self.column == 0
+            del self.rows[self.row + 1 :]
+            self.rows[self.row] = ""
+
+    def _put(self, character: str) -> None:
+        cells = 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        assert self.column + cells <= self.columns, f"a line is wider than the terminal: {self.rows[self.row]!r}"
+        line = self.rows[self.row]
+        assert len(line) <= self.column, "a character was printed over another"
+        self.rows[self.row] = line + character
+        self.column += cells
+
+
+class TerminalProgram:
+    def __init__(
+        self, command: Sequence[str], *, env: dict[str, str], columns: int = 100, lines: int = 30, timeout: float = 20.0
+    ) -> None:
+        self.screen = Screen(columns, lines)
+        self.raw = b""
+        self.timeout = timeout
+        self._master, slave = pty.openpty()
+        self.resize(columns, lines)
+        self._slave = slave
+        self.process = subprocess.Popen(
+            command,
+            stdin=slave,
+            stdout=slave,
+            stderr=subprocess.PIPE,
+            env={**env, "TERM": "xterm"},
+            start_new_session=True,
+        )
+
+    def resize(self, columns: int, lines: int) -> None:
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        self.screen.columns, self.screen.lines = columns, lines
+
+    def __enter__(self) -> TerminalProgram:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        _, stderr = self.process.communicate()
+        os.close(self._master)
+        os.close(self._slave)
+        if error is not None:
+            error.add_note(f"screen:\n{self.screen.text}\nstderr:\n{stderr.decode(errors='replace')}")
+
+    def wait_for(self, *words: str) -> None:
+        """Until every word stands on the screen."""
+        deadline = time.monotonic() + self.timeout
+        while not all(word in self.screen.text for word in words):
+            assert time.monotonic() < deadline, f"waited in vain for {words}"
+            self.pump(0.02)
+
+    def pump(self, seconds: float) -> None:
+        ready, _, _ = select.select([self._master], [], [], seconds)
+        if ready:
+            try:
+                data = os.read(self._master, 65536)
+            except OSError as error:
+                if error.errno != errno.EIO:
+                    raise
+                return
+            self.raw += data
+            self.screen.feed(data.decode())
+
+    def interrupt(self) -> int:
+        """Ctrl-C, and the exit code."""
+        self.process.send_signal(signal.SIGINT)
+        code = self.process.wait(self.timeout)
+        self.pump(0.05)
+        return code
+
+    def echoes(self) -> bool:
+        return bool(termios.tcgetattr(self._slave)[3] & termios.ECHO)
