@@ -28,12 +28,12 @@ BINDINGS_VARIABLE = "SUB_SECRET_BINDINGS"
 CONTROL_VARIABLES = frozenset(
     (
         "SUB_AUDIT",
-        "SUB_IDLE_EXIT_S",
+        "SUB_EVENTS",
+        "SUB_LEDGER_IDLE_S",
         "SUB_MAX_INSPECT_BYTES",
         "SUB_MAX_MESSAGE_BYTES",
         "SUB_MAX_PREVIEW_BYTES",
         "SUB_REFUSAL_STYLE",
-        "SUB_SINK",
         "SUB_TIMEOUT_MS",
     )
 )
@@ -41,7 +41,7 @@ CONTROL_VARIABLES = frozenset(
 ALWAYS_PASSED = frozenset(
     (
         *("HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"),
-        *("SYSTEMROOT", "TEMP", "TMP", "SUB_HOME", "SUB_POLICY", "SUB_POLICY_JSON"),
+        *("SYSTEMROOT", "TEMP", "TMP", "SUB_HOME", "SUB_POLICY", "SUB_POLICY_JSON", "SUB_WORKLOAD"),
         *IDENTITY_VARIABLES,
     )
 )

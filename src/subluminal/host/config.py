@@ -291,14 +291,13 @@ def _tightens(config: Config, key: str, value: int | str) -> bool:
 
 
 def _apply_environ(config: Config, environ: Mapping[str, str]) -> None:
-    for section in ("shim", "ledger"):
-        for key in (*_NUMBERS[section], *_WORDS[section]):
-            name = "SUB_" + key.upper()
-            text = environ.get(name)
-            if not text:
-                continue
+    """The shim's settings; the daemon reads its own variable."""
+    for key in (*_NUMBERS["shim"], *_WORDS["shim"]):
+        name = "SUB_" + key.upper()
+        text = environ.get(name)
+        if text:
             value: int | str = int(text) if text.isascii() and text.isdigit() else text
-            setattr(config, key, _setting(section, key, value, name))
+            setattr(config, key, _setting("shim", key, value, name))
             config._from_environ.add(key)
 
 
