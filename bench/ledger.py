@@ -94,7 +94,7 @@ def ingest(events: int, producers: int) -> dict[str, Any]:
 
 def fill(home: Path, calls: int) -> None:
     """A ledger of many runs: 40 tools on 8 servers, 3 % refused, 2 % failed."""
-    from subluminal.ledger.rows import TIE_BITS
+    from subluminal.ledger.lines import TIE_BITS
     from subluminal.ledger.store import Store
 
     chance = random.Random(1)

@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from subluminal.contracts.errors import UsageError
 from subluminal.contracts.vocabulary import ACTIONS, ALLOW, STATUSES
 from subluminal.ledger.encoding import unpack_text
+from subluminal.ledger.lines import TIE_BITS
 
-TIE_BITS = 12  # tool_calls.id is (milliseconds << TIE_BITS) + tie-break
 _PROBE = 4000  # rows counted, at most, to find out which of two indexes leads to fewer rows
 _MAX_BRANCHES = 400  # beyond this many names a scan is no slower
 

@@ -8,6 +8,9 @@ from subluminal.ledger.encoding import unpack_lines
 
 # events.id is (run_no << N_BITS) + n.
 N_BITS = 32
+# tool_calls.id is (milliseconds << TIE_BITS) + (producer_no & 0xff) * 256 + a counter: calls of one shim in one
+# millisecond keep their order, and those of different shims hardly ever want the same id.
+TIE_BITS = 16
 # Lines deflated together: enough for the envelopes to vanish, few enough to read one event in under a millisecond.
 SEGMENT_LINES = 128
 # A place in the order of arrival is (segment << _PLACE_BITS) + position in it.

@@ -5,7 +5,7 @@ a golden database of every released version is migrated in the tests. The tables
 `hints` and `policy_versions` carry the columns of the engineering specification (§11.3); the others are additions.
 
 Traps:
-- `tool_calls.id` is the call's time (ms << 12) plus a tie-break, so that every index, which ends in the row id, is
+- `tool_calls.id` is the call's time (ms << 16) plus a tie-break, so that every index, which ends in the row id, is
   already in time order: newest-first listings and time ranges need no sort and no further index.
 - `tool_calls_stats` covers what groups need: without it, SQLite would sort a million rows to group them.
 - `events.id` is (run_no << 32) + n, the event's number in its run: a run's chain is one range of row ids. The columns
@@ -261,6 +261,8 @@ def open_writer(path: str, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> sqlite3
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA cache_size = -32768")
         connection.execute("PRAGMA journal_size_limit = 67108864")
+        # Hot index pages change in every batch: writing them back every 16 MiB instead of every 4 saves a fifth.
+        connection.execute("PRAGMA wal_autocheckpoint = 4000")
         migrate(connection, path)
     except BaseException:
         connection.close()

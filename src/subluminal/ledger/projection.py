@@ -302,10 +302,11 @@ RUN_COLUMNS: tuple[str, ...] = RunRow.__struct_fields__
 class Run:
     """A run being folded: its row and its producers (started = first, ended = last, status = worst, design §7)."""
 
-    __slots__ = ("producers", "row", "stored")
+    __slots__ = ("identified", "producers", "row", "stored")
 
     def __init__(self, row: RunRow) -> None:
         self.row = row
+        self.identified = False  # there is nothing left to learn about who acts
         self.producers: dict[str, Producer] = {}
         self.stored = False
 
@@ -322,6 +323,8 @@ class Run:
             row.principal = event.principal
         if row.workload_json is None and event.workload is not UNSET:
             row.workload_json = json_text(event.workload)
+        known = "unknown" not in (row.agent_id, row.client, row.env)
+        self.identified = known and row.principal is not None and row.workload_json is not None
 
     def start(self, event: ev.RunStart, producer: Producer) -> None:
         row, run = self.row, event.run

@@ -6,13 +6,15 @@ Caches are bounded and may forget anything that is stored: it is read again when
 from __future__ import annotations
 
 import sqlite3
+from hashlib import sha256
+from typing import Any
 
 import msgspec
 
 from subluminal.contracts import events as ev
 from subluminal.ledger.chain import GENESIS, link
 from subluminal.ledger.encoding import pack_lines, pack_text
-from subluminal.ledger.lines import N_BITS, SEGMENT_LINES
+from subluminal.ledger.lines import N_BITS, SEGMENT_LINES, TIE_BITS
 from subluminal.ledger.policies import find_snapshot
 from subluminal.ledger.projection import (
     CALL_COLUMNS,
@@ -34,7 +36,6 @@ from subluminal.ledger.projection import (
 )
 from subluminal.ledger.reading import AnyEvent
 
-TIE_BITS = 12  # 4,096 calls in one millisecond before an id spills into the next
 CALLS_KEPT = 8192
 RUNS_KEPT = 1024
 _TICKS_KEPT = 4096
@@ -54,9 +55,11 @@ _SELECT_CALL = (
     f"SELECT {', '.join('c.' + c for c in CALL_COLUMNS)}, c.id, p.redaction_flags, h.created_at FROM tool_calls c"
     " LEFT JOIN previews p ON p.id = c.id LEFT JOIN hints h ON h.id = c.id WHERE c.call_id = ? AND c.run_id = ?"
 )
-_UPSERT_PREVIEW = (
+_INSERT_PREVIEW = (
     "INSERT INTO previews (id, call_id, args_preview, result_preview, redaction_flags) VALUES (?, ?, ?, ?, ?)"
-    " ON CONFLICT (id) DO UPDATE SET args_preview = coalesce(args_preview, excluded.args_preview),"
+)
+_UPSERT_PREVIEW = (
+    _INSERT_PREVIEW + " ON CONFLICT (id) DO UPDATE SET args_preview = coalesce(args_preview, excluded.args_preview),"
     " result_preview = coalesce(result_preview, excluded.result_preview), redaction_flags = excluded.redaction_flags"
 )
 _INSERT_HINT = (
@@ -80,12 +83,15 @@ class CallTable:
     def __init__(self, connection: sqlite3.Connection, trusting: bool) -> None:
         self._connection = connection
         self._trusting = trusting
-        self._newest: int = connection.execute("SELECT coalesce(max(id), 0) FROM tool_calls").fetchone()[0]
         self._kept: dict[tuple[int, str], Call] = {}
         self._changed: dict[int, Call] = {}
+        self._last: Call | None = None  # decision and end mostly follow their start
         self._ticks: dict[int, int] = {}
 
     def find(self, run: Run, call_id: str) -> Call | None:
+        last = self._last
+        if last is not None and last.row.call_id == call_id and last.row.run_id == run.row.run_id:
+            return last
         key = (run.row.run_no, call_id)
         call = self._kept.get(key)
         if call is not None:
@@ -113,14 +119,22 @@ class CallTable:
 
     def changed(self, call: Call) -> None:
         self._changed[call.id] = call
+        self._last = call
 
     def flush(self) -> None:
-        fresh, filled, rewritten, previews, hints = [], [], [], [], []
+        fresh: list[tuple[Any, ...]] = []
+        filled: list[tuple[Any, ...]] = []
+        rewritten: list[tuple[Any, ...]] = []
+        first_previews: list[tuple[Any, ...]] = []
+        previews: list[tuple[Any, ...]] = []
+        hints: list[tuple[Any, ...]] = []
         for call in self._changed.values():
             row = call.row
+            into = previews
             if not call.stored:
                 fresh.append((*call_values(row), call.id))
                 call.stored = True
+                into = first_previews
             elif call.restarted:
                 rewritten.append((*call_values(row), call.id))
                 call.restarted = False
@@ -128,9 +142,7 @@ class CallTable:
                 filled.append((*filled_values(row), call.id))
             if call.args_preview is not None or call.result_preview is not None or call.redaction_flags:
                 flags = json_text(call.redaction_flags) if call.redaction_flags else None
-                previews.append(
-                    (call.id, row.call_id, pack_text(call.args_preview), pack_text(call.result_preview), flags)
-                )
+                into.append((call.id, row.call_id, pack_text(call.args_preview), pack_text(call.result_preview), flags))
                 call.args_preview = call.result_preview = None
             if call.hint is not None:
                 hint = call.hint
@@ -145,6 +157,7 @@ class CallTable:
             (_INSERT_CALL, fresh),
             (_FILL_CALL, filled),
             (_REWRITE_CALL, rewritten),
+            (_INSERT_PREVIEW, first_previews),
             (_UPSERT_PREVIEW, previews),
             (_INSERT_HINT, hints),
         ):
@@ -156,30 +169,28 @@ class CallTable:
             self._ticks.clear()
 
     def _new(self, call: Call, run: Run) -> Call:
-        call.id = self._next_id(epoch_ms(call.row.created_at))
+        call.id = self._next_id(epoch_ms(call.row.created_at), call.row.producer_no)
         run.row.calls_total += 1
         self._kept[(run.row.run_no, call.row.call_id)] = call
         return call
 
-    def _next_id(self, ms: int) -> int:
-        """The call's time and a tie-break. Calls of the same millisecond may be stored already, by any producer."""
-        used = self._ticks.get(ms)
+    def _next_id(self, ms: int, producer_no: int) -> int:
+        """The call's time and a tie-break. Trusting: a tick that is not at hand is free, without a look."""
+        tick = (ms << TIE_BITS) + ((producer_no & 0xFF) << 8)
+        used = self._ticks.get(tick)
         if used is None:
-            low = ms << TIE_BITS
-            used = low - 1 if low > self._newest else self._highest(low)
+            used = tick - 1 if self._trusting else self._highest(tick)
         used += 1
-        if used >> TIE_BITS != ms:
-            return self._next_id(ms + 1)
-        self._ticks[ms] = used
-        if used > self._newest:
-            self._newest = used
+        if used > tick + 0xFF:
+            return self._next_id(ms + 1, producer_no)
+        self._ticks[tick] = used
         return used
 
-    def _highest(self, low: int) -> int:
+    def _highest(self, tick: int) -> int:
         found = self._connection.execute(
-            "SELECT max(id) FROM tool_calls WHERE id >= ? AND id < ?", (low, low + (1 << TIE_BITS))
+            "SELECT max(id) FROM tool_calls WHERE id >= ? AND id <= ?", (tick, tick + 0xFF)
         ).fetchone()[0]
-        return low - 1 if found is None else int(found)
+        return tick - 1 if found is None else int(found)
 
 
 class RunTable:
@@ -229,6 +240,7 @@ class RunTable:
         producer.host_id, producer.proc_id = source.host_id, source.proc_id
         self._next_producer_no += 1
         run.producers[source.shim_id] = producer
+        run.merge()  # a run that had ended goes on
         return producer
 
     def touch(self, run: Run, producer: Producer) -> None:
@@ -325,7 +337,7 @@ class EventTable:
     def append(self, run: RunRow, producer_no: int, seq: int, line: bytes) -> int:
         """Number, link and keep one event; returns its number in the run."""
         run.event_count = n = run.event_count + 1
-        run.chain_head = head = link(run.chain_head, line)
+        run.chain_head = head = sha256(run.chain_head + line).digest()  # chain.link, without the call
         run_no = run.run_no
         self._rows.append(((run_no << N_BITS) + n, producer_no, seq, head))
         pending = self._lines.get(run_no)

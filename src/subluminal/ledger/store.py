@@ -29,13 +29,20 @@ from subluminal.ledger import chain
 from subluminal.ledger.lines import N_BITS
 from subluminal.ledger.migrations import BUSY_TIMEOUT_MS, open_writer
 from subluminal.ledger.projection import Producer, Run
-from subluminal.ledger.reading import BadEvent, read_event, utc_now
+from subluminal.ledger.reading import AnyEvent, BadEvent, read_event, utc_now
 from subluminal.ledger.rows import CallTable, Catalogue, EventTable, RunTable
 
 T = TypeVar("T")
 
 
 class Store:
+    _speaker: Producer | None
+    _run: Run
+    _events: EventTable
+    _runs: RunTable
+    _calls: CallTable
+    _catalogue: Catalogue
+
     def __init__(self, path: str, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> None:
         self.path = path
         try:
@@ -90,24 +97,35 @@ class Store:
     def add(self, line: bytes, journal: str | None = None) -> bool:
         """Store one event line (without its newline). False: it was there already."""
         event = read_event(line)
-        run = self._runs.get(event.run_id) or self._runs.create(event)
-        producer = run.producers.get(event.source.shim_id) or self._runs.create_producer(run, event, journal)
-        seq = event.source.seq
+        source = event.source
+        producer = self._speaker
+        if producer is None or source.shim_id != producer.shim_id or event.run_id != producer.run_id:
+            producer = self._listen_to(event, journal)
+        run = self._run
+        seq = source.seq
         if seq is UNSET:
             seq = -1 - (int.from_bytes(sha256(line).digest()[:8], "big") >> 1)
-        if seq <= producer.last_seq and self._is_stored(producer, seq, line):
-            return False
         if seq > producer.last_seq:
             producer.last_seq = seq
+        elif self._is_stored(producer, seq, line):
+            return False
         n = self._events.append(run.row, producer.no, seq, line)
-        self._runs.touch(run, producer)
-        run.identify(event)
+        if not run.identified:
+            run.identify(event)
         fold = _FOLDS.get(type(event))
         if fold is not None:
             fold(self, event, n, producer, run)
         if self._events.full:
             self._flush()
         return True
+
+    def _listen_to(self, event: AnyEvent, journal: str | None) -> Producer:
+        """Events of one shim come in rows: its run and place are looked up once."""
+        run = self._runs.get(event.run_id) or self._runs.create(event)
+        producer = run.producers.get(event.source.shim_id) or self._runs.create_producer(run, event, journal)
+        self._runs.touch(run, producer)
+        self._run, self._speaker = run, producer
+        return producer
 
     # -- the fold, one method per event type ------------------------------------------------------------------
 
@@ -233,12 +251,14 @@ class Store:
     def _forget(self) -> None:
         """Start the caches afresh from what is committed."""
         self._moved: dict[str, chain.Head] = {}
+        self._speaker = None
         self._events = EventTable(self.connection)
         self._runs = RunTable(self.connection)
         self._calls = CallTable(self.connection, self._trusting)
         self._catalogue = Catalogue(self.connection, os.path.join(os.path.dirname(self.path), "snapshots"))
 
     def _flush(self) -> None:
+        self._speaker = None
         self._events.flush()
         self._calls.flush()
         for run in self._runs.flush():
