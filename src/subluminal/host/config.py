@@ -86,7 +86,7 @@ class Config:
         self.timeout_ms: int | None = None
         self.audit = "after"
         self.refusal_style = "error"
-        self.idle_exit_s = IDLE_EXIT_S
+        self.idle_exit_s: float = IDLE_EXIT_S
         self.patterns: list[tuple[str, str]] = []
         self.warnings: list[str] = []
         self._environ = environ
@@ -217,7 +217,9 @@ def _server(table: Any, where: str) -> dict[str, Any]:
     return own
 
 
-def _setting(section: str, key: str, value: Any, where: str) -> int | str:
+def _setting(section: str, key: str, value: Any, where: str) -> int | float | str:
+    if key == "idle_exit_s" and isinstance(value, float) and 0 < value < 1e9:
+        return value
     if key in _NUMBERS[section]:
         least, most = _NUMBERS[section][key]
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
@@ -280,7 +282,7 @@ def _apply_project(config: Config, path: str) -> None:
         )
 
 
-def _tightens(config: Config, key: str, value: int | str) -> bool:
+def _tightens(config: Config, key: str, value: int | float | str) -> bool:
     if key == "audit":
         return value == "before"
     if key == "max_preview_bytes":

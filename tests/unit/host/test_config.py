@@ -59,7 +59,7 @@ def test_a_server_s_own_settings_win_over_the_general_ones(tmp_path: Path) -> No
         timeout_ms = 5000
         refusal_style = "result"
         [ledger]
-        idle_exit_s = 60
+        idle_exit_s = 1.5
         [servers.github]
         timeout_ms = 100
         audit = "before"
@@ -71,7 +71,7 @@ def test_a_server_s_own_settings_win_over_the_general_ones(tmp_path: Path) -> No
         required = false
         """,
     )
-    assert config.idle_exit_s == 60
+    assert config.idle_exit_s == 1.5
     github, other = config.server("github"), config.server("other")
     assert (github.timeout_ms, github.audit, github.refusal_style) == (100, "before", "result")
     assert (other.timeout_ms, other.audit, other.refusal_style) == (5000, "after", "result")
