@@ -85,7 +85,7 @@ def main() -> None:
     calls = 1000 if arguments.quick else 5000
     build()
     echo = [str(BUILD / "echo")]
-    with tempfile.TemporaryDirectory() as home:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
         small = rounds(count, home, echo, calls=calls, size=100, pipelined=calls * 4)
         medium = rounds(count, home, echo, calls=calls, size=10240, pipelined=0)
         large = rounds(count, home, echo, calls=0, pipelined=0, big=64)

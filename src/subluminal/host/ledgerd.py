@@ -43,12 +43,22 @@ def _become_daemon(home: str) -> None:
             os.dup2(null, descriptor)
         os.closerange(3, 1024)
         os.chdir("/")
+        _yield_to_others()
         environment = dict(os.environ, SUB_HOME=home)
         environment.pop("SUB_RUN_ID", None)  # it outlives the run that started it, and must not be taken for a part
         argv = ledgerd_argv()
         os.execve(argv[0], argv, environment)
     finally:
         os._exit(127)
+
+
+def _yield_to_others() -> None:
+    """The record can wait, an agent's call cannot: lower priority, and not bound to the cores of whoever started us."""
+    try:
+        os.nice(5)
+        os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    except (AttributeError, OSError):
+        pass
 
 
 def socket_address(path: str) -> tuple[str, int]:

@@ -18,8 +18,8 @@ from subluminal.host import paths
 class Oversize:
     """One message in pieces. With `hold`, its bytes wait in a file; `fault` says why they could not."""
 
-    def __init__(self, hold: bool, max_message_bytes: int) -> None:
-        self.scan = MessageScan()
+    def __init__(self, hold: bool, max_message_bytes: int, *, strict: bool = True) -> None:
+        self.scan = MessageScan(strict)
         self.size = 0
         self.hold = hold
         self.fault: str | None = None
@@ -57,9 +57,8 @@ class Oversize:
         return str(self._hash.hexdigest())
 
     def release(self) -> FileSegment:
-        """The held message and its newline, ready to go."""
-        os.write(self._fd, b"\n")
-        segment = FileSegment(self._fd, self.size + 1)
+        """The held message, without its newline, ready to go."""
+        segment = FileSegment(self._fd, self.size)
         self._fd = -1
         return segment
 

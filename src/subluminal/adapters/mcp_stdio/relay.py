@@ -32,11 +32,16 @@ if TYPE_CHECKING:
     from subluminal.adapters.mcp_stdio.prepare import Prepared
     from subluminal.adapters.mcp_stdio.supervise import Upstream
 
-READ_BYTES = 256 * 1024
+# A pipe holds 64 KiB. Much more, and each read would map and unmap its buffer (40 us a call, measured).
+READ_BYTES = 64 * 1024
 STDIN, STDOUT, STDERR = 0, 1, 2
 POLICY_CHECK_NS = 400_000_000
 TICK_MS = 500
+COLLECT_AFTER_OBJECTS = 100_000
 HEALTH_NS = 60_000_000_000
+# A pipe holds 64 KiB, and 1 MiB at most where nobody is privileged.
+DRAIN_READS = 5
+END_FLUSH_NS = 500_000_000
 _READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
 _GONE = select.POLLHUP | select.POLLERR | select.POLLNVAL
 
@@ -111,9 +116,11 @@ class Relay:
         for secret in prepared.injections:
             self.gate.secret_note(secret, now)
         self._hand_over()
-        # Everything made so far lives as long as we do: the collector need not look at it again.
+        # Everything made so far lives as long as we do: the collector need not look at it again. Calls make no
+        # cycles, so it need not run between them either; `_tick` lets it when there is time.
         gc.collect()
         gc.freeze()
+        gc.disable()
 
     def _on_signal(self, number: int, _frame: object) -> None:
         self._signals.append(number)
@@ -295,7 +302,7 @@ class Relay:
         self._end_big_call(wall_ms, now_ns)
         return data[end + 1 :]
 
-    def _end_big_call(self, wall_ms: int, now_ns: int) -> None:
+    def _end_big_call(self, wall_ms: int, now_ns: int, newline: bytes = b"\n") -> None:
         big, self._client_big = self._client_big, None
         assert big is not None
         big.finish()
@@ -308,9 +315,14 @@ class Relay:
             session.note(reading, wall_ms, now_ns)
             passes = True
         if not big.hold:
-            self.to_server.send(b"\n")
+            if passes:
+                self.to_server.send(newline)
+            else:
+                # The run was terminated while it passed. The server has not seen its end, and must not.
+                self.upstream.signal(signal.SIGKILL)
         elif passes and big.fault is None:
             self.to_server.send_file(big.release())
+            self.to_server.send(newline)
         else:
             big.drop()
 
@@ -352,7 +364,7 @@ class Relay:
             self._big_reply(part)
 
     def _big_reply(self, part: bytes) -> None:
-        self._server_big = Oversize(False, 0)
+        self._server_big = Oversize(False, 0, strict=False)
         self._server_big.feed(part)
         self.to_client.send(part)
 
@@ -381,25 +393,29 @@ class Relay:
 
     # -- stderr ---------------------------------------------------------------------------------------------------
 
-    def _from_stderr(self) -> None:
-        """Always drained, so that a server that talks much is never blocked by a client that does not listen."""
+    def _from_stderr(self) -> bool:
+        """Always drained, so that a server that talks much is never blocked by a client that does not listen.
+
+        False when there is nothing to read.
+        """
         try:
             data = os.read(self.upstream.stderr, 65536)
         except BlockingIOError:
-            return
+            return False
         except OSError:
             data = b""
         if not data:
             self._unwatch(self.upstream.stderr)
             os.close(self.upstream.stderr)
             self.upstream.stderr = -1
-            return
+            return False
         if isinstance(self.sink, StreamSink) and self.sink.fd == STDERR:
             self.sink.pass_on(data)
-            return
+            return True
         if len(self._stderr) < HIGH_WATER:
             self._stderr += data
         self._flush_stderr()
+        return True
 
     def _flush_stderr(self) -> None:
         """Small pieces after a poll never block, and fd 2 need not be switched to non-blocking for everyone."""
@@ -432,8 +448,11 @@ class Relay:
             if self.session.has_ended:
                 self.session.settle(time_ns() // 1_000_000, now_ns, now_ns)
                 self._hand_over()
+                self._to_client()
         if self.sink.held_bytes:
             self.sink.retry()
+        if gc.get_count()[0] > COLLECT_AFTER_OBJECTS:
+            gc.collect(1)
         if now_ns - self._health_ns > HEALTH_NS:
             self._health(now_ns)
 
@@ -454,6 +473,8 @@ class Relay:
 
     def _check_policy(self, now_ns: int, wall_ms: int) -> None:
         self._policy_checked_ns = now_ns
+        if self._client_big is not None and not self._client_big.hold:
+            return  # it passes under the policy that let it begin
         if self.policy.changed():
             self.policy.reload()
             self._note_policies(wall_ms)
@@ -486,13 +507,14 @@ class Relay:
             self._drain_server()
 
     def _drain_server(self) -> None:
-        while self._server_open:
-            poller = select.poll()
-            poller.register(self.upstream.stdout, select.POLLIN)
-            if not poller.poll(0):
-                self._server_eof()
-                return
+        """What was in the pipe when it ended; not what a grandchild may go on writing for ever."""
+        poller = select.poll()
+        poller.register(self.upstream.stdout, select.POLLIN)
+        left = DRAIN_READS
+        while self._server_open and left and poller.poll(0):
+            left -= 1
             self._from_server()
+        self._server_eof()
 
     def _interrupted(self, number: int) -> None:
         """A signal ends the run. The record is finished at once: SIGKILL may follow within milliseconds."""
@@ -507,23 +529,31 @@ class Relay:
             return
         self._client_open = False
         self._unwatch(STDIN)
-        if self._client_part and self._client_big is None:
-            # Some servers process a last line without a newline, so it is judged like any other.
-            part, self._client_part = self._client_part, b""
-            wall_ms = time_ns() // 1_000_000
-            self.session.client_line(part, wall_ms, now_ns)
-            if self.session.to_server:
-                self.session.to_server[-1] = self.session.to_server[-1][:-1]
-            self._forward()
-            self.session.forwarded(now_ns, monotonic_ns())
-            self.session.announce(wall_ms)
-            self._hand_over()
-            self._to_client()
-        elif self._client_big is not None:
-            self._client_big.drop()
+        if self._client_part or self._client_big is not None:
+            self._last_client_line(now_ns)
         if not self.to_server.waiting:
             self._close_server_stdin()
         self._end_server_in(supervise.EOF_GRACE_S)
+
+    def _last_client_line(self, now_ns: int) -> None:
+        """Some servers process a last line without a newline, so it is judged like any other."""
+        session = self.session
+        wall_ms = time_ns() // 1_000_000
+        if self._client_big is not None:
+            self._end_big_call(wall_ms, now_ns, newline=b"")
+        else:
+            part, self._client_part = self._client_part, b""
+            session.client_line(part, wall_ms, now_ns)
+            if session.to_server:
+                session.to_server[-1] = session.to_server[-1][:-1]
+        if self.audit_before:
+            session.announce(wall_ms)
+            self._hand_over()
+        self._forward()
+        session.forwarded(now_ns, monotonic_ns())
+        session.announce(wall_ms)
+        self._hand_over()
+        self._to_client()
 
     def _client_gone(self) -> None:
         """Nobody reads our stdout any more."""
@@ -559,24 +589,35 @@ class Relay:
             return
         self._server_open = False
         self._unwatch(self.upstream.stdout)
-        if self._server_part and self._server_big is None:
-            part, self._server_part = self._server_part, b""
-            self.to_client.send(part)
+        torn = self._server_big is not None
+        if self._server_part:
+            torn = self._last_server_line()
         self.upstream.poll()
         # Its stdout is closed: whatever it still does, nobody will hear of it.
         self._end_server_in(supervise.EOF_GRACE_S)
         if self._client_open:
-            self._server_lost()
+            self._server_lost(torn)
 
-    def _server_lost(self) -> None:
+    def _last_server_line(self) -> bool:
+        """Passed on as it is, without a newline; True if the client's stream now ends inside a line."""
+        part, self._server_part = self._server_part, b""
+        out = self.session.to_client
+        self.session.server_line(part, time_ns() // 1_000_000, monotonic_ns())
+        torn = out[-1] == part + b"\n"
+        if torn:
+            out[-1] = part
+        self._to_client()
+        return torn
+
+    def _server_lost(self, torn: bool) -> None:
         """The server ended while the client was still there: answer everything that waits."""
         status = self._await_status()
         message = f"The tool server ended ({_describe(status)}) before it answered."
         replies = self.session.unanswered(message)
         failed = bool(replies) or status != 0
         self._finish_run("FAILED" if failed else "SUCCEEDED", message, "ERROR", "transport")
-        if self._server_big is not None:
-            self._server_big = None
+        self._server_big = None
+        if torn and replies:
             self.to_client.send(b"\n")
         for reply in replies:
             self.to_client.send(reply)
@@ -610,20 +651,33 @@ class Relay:
         upstream = self.upstream
         self._finish_run("CANCELLED" if self.session.calls_open else self._status, "the session ended before the reply")
         self._end_group()
-        deadline = monotonic_ns() + 500_000_000
-        while self.to_client.waiting and not self.to_client.broken and monotonic_ns() < deadline:
-            poller = select.poll()
-            poller.register(STDOUT, select.POLLOUT)
-            poller.poll(50)
-            self.to_client.flush()
-        if upstream.stderr >= 0:
-            self._from_stderr()
+        self._flush_all(monotonic_ns() + END_FLUSH_NS)
         self.sink.close()
         self.notifier.ring(monotonic_ns() - self.opened_ns, last=True)
         upstream.release_watchdog()
         if isinstance(self.sink, JournalSink) and self.sink.trouble is not None:
             print(f"sub: events could not be recorded: {self.sink.trouble}", file=sys.stderr)
         return upstream.status or 0
+
+    def _flush_all(self, deadline_ns: int) -> None:
+        """What the server has said to its end, on both streams, as far as the client still takes it."""
+        for _ in range(DRAIN_READS * 4):
+            if self.upstream.stderr < 0:
+                break
+            if not self._from_stderr():
+                break
+        while monotonic_ns() < deadline_ns:
+            waiting = self.to_client.waiting and not self.to_client.broken
+            if not waiting and not self._stderr:
+                return
+            poller = select.poll()
+            if waiting:
+                poller.register(STDOUT, select.POLLOUT)
+            if self._stderr:
+                poller.register(STDERR, select.POLLOUT)
+            poller.poll(50)
+            self.to_client.flush()
+            self._flush_stderr()
 
     def _end_group(self) -> None:
         """Grandchildren that outlived the server: asked once, then killed."""

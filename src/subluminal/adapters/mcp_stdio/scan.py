@@ -22,6 +22,10 @@ MAX_FOLLOWED_MEMBERS = 4096
 _COLLAPSE_ROUNDS = 8
 
 _NOT_BRACKETS = bytes(b for b in range(256) if b not in b"{}[]")
+# All that JSON has outside strings. Anything else (a comment, a single quote) could make a lenient parser begin or end
+# its strings elsewhere than we do.
+_OUTSIDE_STRINGS = b" \t{}[],:+-.0123456789eEtrufalsn"
+_SCALAR = re.compile(rb"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false|null")
 _SPACE = b" \t"
 _SCALAR_END = re.compile(rb"[,}\] \t]")
 _TOKEN = re.compile(rb'"[^"]*"?|[{}\[\]]')
@@ -29,13 +33,19 @@ _FOLLOWED = (b"params", b"result")
 
 
 class MessageScan:
-    """Feed the bytes of one line; afterwards `values` maps `method`, `id`, `params.name`, ... to raw JSON."""
+    """Feed the bytes of one line; afterwards `values` maps `method`, `id`, `params.name`, ... to raw JSON.
 
-    def __init__(self) -> None:
+    Not `strict`: for messages that pass whatever is in them, and of which we want to know as much as can be read.
+    """
+
+    def __init__(self, strict: bool = True) -> None:
         self.values: dict[str, bytes] = {}
+        self.nested: set[str] = set()  # names of values that are objects or arrays, known only as `{}` or `[]`
         self.keys: list[tuple[str, bytes]] = []  # (container, raw key), in order, duplicates included
         self.ambiguous: str | None = None
         self.top_level = ""  # "object", "array", "other"
+        self._strict = strict
+        self._ended_in_cr = False
         self._utf8: codecs.IncrementalDecoder | None = None
         self._carry = b""  # bytes that the next chunk must be joined with
         self._state = "start"
@@ -49,10 +59,16 @@ class MessageScan:
     def feed(self, chunk: bytes) -> None:
         if self.ambiguous is not None:
             return
-        if b"\r" in chunk or b"\x00" in chunk:
+        if chunk and self._ended_in_cr:
+            self._fault("raw CR inside the line")
+            return
+        if chunk[-1:] == b"\r":  # of CRLF, if nothing follows
+            self._ended_in_cr = True
+            chunk = chunk[:-1]
+        if self._strict and (b"\r" in chunk or b"\x00" in chunk):
             self._fault("raw CR or NUL")
             return
-        if self._utf8 is not None or not chunk.isascii():
+        if self._strict and (self._utf8 is not None or not chunk.isascii()):
             if self._utf8 is None:
                 self._utf8 = codecs.getincrementaldecoder("utf-8")()
             try:
@@ -160,7 +176,7 @@ class MessageScan:
         if byte in b"{[":
             self._depth = 0
             self._in_string = False
-            self._keep(b"{}" if byte == 0x7B else b"[]")  # the value's kind, its content was not read
+            self._keep(b"{}" if byte == 0x7B else b"[]", nested=True)  # the value's kind, its content was not read
             self._state = "skip"
             return pos
         self._capture = bytearray()
@@ -175,12 +191,15 @@ class MessageScan:
             self._state = "done"
         return pos + 1
 
-    def _keep(self, raw: bytes) -> None:
+    def _keep(self, raw: bytes, nested: bool = False) -> None:
         try:
             key = self._key.decode("ascii")
         except UnicodeDecodeError:
             return
-        self.values[f"{self._container}.{key}" if self._container else key] = raw
+        name = f"{self._container}.{key}" if self._container else key
+        self.values[name] = raw
+        if nested:
+            self.nested.add(name)
 
     def _string(self, buf: bytes, clean: bytes, pos: int, after: str) -> int:
         quote = clean.find(b'"', pos)
@@ -198,7 +217,7 @@ class MessageScan:
         if after == "after_value":
             if capture is None:
                 self._keep(b'"..."')
-                if self._key in (b"method", b"name", b"id"):
+                if self._strict and self._key in (b"method", b"name", b"id"):
                     self._fault(f"{self._key.decode()} too long")
             else:
                 self._keep(bytes(capture) + b'"')
@@ -216,6 +235,9 @@ class MessageScan:
                 self._fault("a number or word too long")
                 return stop
             if match:
+                if self._strict and not _SCALAR.fullmatch(capture):
+                    self._fault("invalid JSON")
+                    return stop
                 self._keep(bytes(capture))
                 self._capture = None
         if match:
@@ -229,6 +251,9 @@ class MessageScan:
         rest = clean[pos:] if pos else clean
         pieces = rest.split(b'"')
         outside = b"".join(pieces[1::2] if self._in_string else pieces[0::2])
+        if self._strict and outside.translate(None, _OUTSIDE_STRINGS):
+            self._fault("invalid JSON")
+            return pos
         brackets = outside.translate(None, _NOT_BRACKETS)
         for _ in range(_COLLAPSE_ROUNDS):
             fewer = brackets.replace(b"{}", b"").replace(b"[]", b"")

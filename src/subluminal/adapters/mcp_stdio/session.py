@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from subluminal.adapters.mcp_stdio.wire import Reading
     from subluminal.core.gate import CallRecord, Gate
 
-# Tasks whose end came before their acknowledgement, and calls that wait for input: bounded, oldest forgotten first.
+# Tasks under way, tasks whose end came before their acknowledgement, and calls that wait for input: bounded, oldest
+# forgotten first. A server could name any number of them.
+MAX_TASKS = 4096
 MAX_EARLY_TASKS = 1024
 MAX_WAITING_CALLS = 1024
 _TASK_ENDS = {"completed": "OK", "failed": "ERROR", "cancelled": "CANCELLED"}
@@ -64,11 +66,10 @@ class Batch:
 class Waiting:
     """A call that asked for input: open, but with no request under way."""
 
-    __slots__ = ("entry", "since_ns", "state")
+    __slots__ = ("entry", "since_ns")
 
-    def __init__(self, entry: Open, state: Any, since_ns: int) -> None:
+    def __init__(self, entry: Open, since_ns: int) -> None:
         self.entry = entry
-        self.state = state
         self.since_ns = since_ns
 
 
@@ -87,7 +88,7 @@ class Session:
         self._refused: list[tuple[Reading, CallRecord, Batch | None]] = []
         self._ended: list[tuple[Open, str, int, bytes | None, str | None, dict[str, Any] | None]] = []
         self._waiting: OrderedDict[bytes, Waiting] = OrderedDict()
-        self._tasks: dict[str, Open] = {}
+        self._tasks: OrderedDict[str, Open] = OrderedDict()
         self._early_tasks: OrderedDict[str, str] = OrderedDict()
         self._now_ns = 0
 
@@ -120,10 +121,11 @@ class Session:
             self._add(entry)
         elif reading.kind == wire.CANCEL and reading.id_raw is not None:
             entries = self.pending.get(wire.id_key(reading.id_raw))
-            if entries and entries[-1].record is not None:
+            if entries:
                 entry = entries[-1]
-                self._remove(entry)
-                self._end(entry, "CANCELLED", 0, b"", None, _error("unknown", "cancelled by the client"))
+                self._give_up(entry)
+                if entry.record is not None:
+                    self._end(entry, "CANCELLED", 0, b"", None, _error("unknown", "cancelled by the client"))
 
     def _note_task_request(self, entry: Open, raw: bytes) -> None:
         value = wire.read_value(raw)
@@ -177,7 +179,7 @@ class Session:
             )
             return True
         entry = Open(reading.id_raw, record, now_ns)
-        if reading.era_2026:
+        if reading.era_2026 and reading.arguments is not None:
             entry.call_key = _call_key(reading)
         if waiting is not None:
             entry.spent_ms = waiting.entry.spent_ms
@@ -194,13 +196,10 @@ class Session:
 
         Anything else that carries the marker is a new call: the marker alone must not be a way round repeat detection.
         """
-        key = _call_key(reading)
-        waiting = self._waiting.get(key)
-        state = None if reading.request_state is None else wire.read_value(reading.request_state)
-        if waiting is None or waiting.state != state:
+        if reading.arguments is None:
             return None
-        del self._waiting[key]
-        return waiting
+        state = None if reading.request_state is None else wire.read_value(reading.request_state)
+        return self._waiting.pop(_leg_key(_call_key(reading), state), None)
 
     def _batch(self, line: bytes, reading: Reading, wall_ms: int, now_ns: int) -> None:
         """Every element is judged on its own; the allowed ones go on as a batch."""
@@ -354,8 +353,6 @@ class Session:
             return None
         entry = entries[0]
         self._remove(entry)
-        if entry.batch is not None:
-            entry.batch.waiting -= 1
         return entry
 
     def settle(self, wall_ms: int, now_ns: int, read_ns: int) -> None:
@@ -392,13 +389,17 @@ class Session:
     # -- several replies, one call ----------------------------------------------------------------------------
 
     def _asks_for_input(self, entry: Open, value: dict[str, Any]) -> bool:
-        if value.get("resultType") != "input_required":
+        if value.get("resultType") != "input_required" or not entry.call_key:
             return False
-        if len(self._waiting) >= MAX_WAITING_CALLS:
-            _, oldest = self._waiting.popitem(last=False)
-            self._end(oldest.entry, "CANCELLED", 0, b"", None, _error("unknown", "input was asked for and never came"))
+        key = _leg_key(entry.call_key, value.get("requestState"))
+        forgotten = self._waiting.pop(key, None)  # an identical call, with nothing to tell the two apart
+        if forgotten is None and len(self._waiting) >= MAX_WAITING_CALLS:
+            _, forgotten = self._waiting.popitem(last=False)
+        if forgotten is not None:
+            error = _error("unknown", "input was asked for and never came")
+            self._end(forgotten.entry, "CANCELLED", 0, b"", None, error)
         entry.spent_ms += max(0, self._now_ns - entry.sent_ns) // 1_000_000
-        self._waiting[entry.call_key] = Waiting(entry, value.get("requestState"), self._now_ns)
+        self._waiting[key] = Waiting(entry, self._now_ns)
         return True
 
     def _became_task(self, entry: Open, value: dict[str, Any]) -> bool:
@@ -412,6 +413,11 @@ class Session:
         if early is not None:
             self._end_task(entry, early, b"", 0)
         else:
+            forgotten = self._tasks.pop(task_id, None)
+            if forgotten is None and len(self._tasks) >= MAX_TASKS:
+                _, forgotten = self._tasks.popitem(last=False)
+            if forgotten is not None:
+                self._end(forgotten, "CANCELLED", 0, b"", None, _error("unknown", "its outcome was never asked for"))
             self._tasks[task_id] = entry
         return True
 
@@ -477,7 +483,7 @@ class Session:
         for entries in list(self.pending.values()):
             for entry in list(entries):
                 if entry.record is not None and entry.sent_ns < limit:
-                    self._remove(entry)
+                    self._give_up(entry)
                     error = _error("timeout", f"no reply within {self.timeout_ms} ms")
                     self._end(entry, "TIMEOUT", 0, b"", None, error)
 
@@ -498,6 +504,9 @@ class Session:
         replies = []
         for entries in self.pending.values():
             for entry in entries:
+                if entry.batch is not None and entry.batch.refusals:
+                    replies.append(b"[" + b",".join(entry.batch.refusals) + b"]\n")
+                    entry.batch.refusals = []
                 if entry.id_raw:
                     replies.append(
                         b'{"jsonrpc":"2.0","id":'
@@ -519,6 +528,14 @@ class Session:
         entries.remove(entry)
         if not entries:
             del self.pending[key]
+        if entry.batch is not None:
+            entry.batch.waiting -= 1
+
+    def _give_up(self, entry: Open) -> None:
+        """No reply is awaited any more: refusals of its batch must not wait for it either."""
+        self._remove(entry)
+        if entry.batch is not None and not entry.batch.waiting:
+            self._send_refusals(entry.batch)
 
     def _end(
         self,
@@ -534,6 +551,10 @@ class Session:
 
 def _call_key(reading: Reading) -> bytes:
     return reading.tool_name.encode("utf-8", "replace") + b"\x00" + (reading.arguments or b"")
+
+
+def _leg_key(call_key: bytes, state: Any) -> bytes:
+    return call_key + b"\x00" + to_json(state).encode("utf-8", "replace")
 
 
 def _error(error_class: str, message: str, code: int | str | None = None) -> dict[str, Any]:

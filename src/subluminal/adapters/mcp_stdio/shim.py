@@ -20,6 +20,7 @@ from subluminal.host.identity import borrow_environment
 EXIT_NOT_FOUND = 127
 EXIT_NOT_RUNNABLE = 126
 EXIT_INTERNAL = 70
+EXIT_INTERRUPTED = 130
 
 
 def main(argv: list[str]) -> int:
@@ -34,10 +35,13 @@ def main(argv: list[str]) -> int:
         if error.hint:
             _say(f"  {error.hint}")
         return error.exit_code
+    except KeyboardInterrupt:  # before the relay has its own handlers; the watchdog ends the server
+        return EXIT_INTERRUPTED
 
 
 def _run(options: Options) -> int:
     borrow_environment(os.environ)
+    _keep_events_to_ourselves(options.events or os.environ.get("SUB_EVENTS") or "")
     prepared = Prepared(options.server_name)
     for warning in prepared.config.warnings:
         _say(warning)
@@ -66,6 +70,15 @@ def _run(options: Options) -> int:
         where = f"{place.tb_frame.f_code.co_filename}:{place.tb_lineno}" if place is not None else "?"
         _say(f"{options.server_name}: internal error {type(fault).__name__} at {where}; please report it")
         return EXIT_INTERNAL
+
+
+def _keep_events_to_ourselves(sink: str) -> None:
+    """The server must not inherit the descriptor that our events go to: it could write events of its own."""
+    if sink.startswith("fd:") and sink[3:].isdigit() and int(sink[3:]) > 2:
+        try:
+            os.set_inheritable(int(sink[3:]), False)
+        except OSError:
+            pass  # not open: the sink will say so
 
 
 def _say(message: str) -> None:

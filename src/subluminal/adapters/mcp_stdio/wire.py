@@ -213,10 +213,12 @@ def _read_object(text: bytes) -> Reading:
     version = bytes(message.jsonrpc)
     if version:
         length += 11 + len(version)
-    if length != len(text) or b"\\" in method:
+    if length != len(text):
         return _read_exactly(text)
     if method == TOOLS_CALL:
         return _read_call(text, id_raw, params)
+    if b"\\" in method or not method.isascii() or b"call" in method.lower():
+        return _read_exactly(text)  # it may be another spelling of tools/call
     return _read_other(text, id_raw, method, params)
 
 
@@ -261,11 +263,11 @@ def _read_call(text: bytes, id_raw: bytes, params: bytes) -> Reading:
     responses = bytes(members.input_responses)
     if responses:
         length += 18 + len(responses)
-    if length != len(params) or name[:1] != b'"':
+    if length != len(params) or name[:1] != b'"' or b"\\" in name:
         return _read_exactly(text)
     reading = Reading(CALL, text)
     reading.id_raw = id_raw or None
-    reading.tool_name = _string(name) if b"\\" in name else name[1:-1].decode()
+    reading.tool_name = name[1:-1].decode()
     if arguments and arguments != b"null":
         reading.arguments = arguments
     if meta:
@@ -313,7 +315,12 @@ def _read_exactly(text: bytes) -> Reading:
 
 def _read_batch(text: bytes, stripped: bytes) -> Reading:
     reading = Reading(BATCH, text)
-    for raw in _raws(stripped):
+    try:
+        raws = _raws(stripped)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        # `json` takes lone surrogates, others do not.
+        return _ambiguous(text, "a batch that not every parser can read")
+    for raw in raws:
         element = bytes(raw).strip(b" \t")
         inner = _read_object(element)
         if inner.kind == BATCH:
@@ -333,7 +340,9 @@ def _variants(pairs: _Pairs, keys: tuple[str, ...]) -> dict[str, list[Any]]:
 
 
 def _folded(key: str) -> str:
-    """What a sloppy parser might make of a key: case, compatibility forms and stray spaces folded away."""
+    """What a sloppy parser might make of a key or a method: case, compatibility forms and stray spaces folded."""
+    if "\0" in key:
+        key = key.partition("\0")[0]  # where a string ends in C
     if key.isascii():
         return key.strip().lower()
     import unicodedata
@@ -344,13 +353,15 @@ def _folded(key: str) -> str:
 def _read_members(text: bytes, stripped: bytes, pairs: _Pairs) -> Reading:
     top = _variants(pairs, _TOP_KEYS)
     methods = top.get("method", [])
-    if not any(value == "tools/call" for _, value in methods):
+    if not any(isinstance(value, str) and _folded(value) == "tools/call" for _, value in methods):
         return _plain(text, stripped)
     for key, found in top.items():
         if len(found) > 1:
             return _ambiguous(text, f"duplicate key {key}")
         if found[0][0] != key:
             return _ambiguous(text, f"a variant of the key {key}")
+    if methods[0][1] != "tools/call":
+        return _ambiguous(text, "a variant of the method tools/call")
     params = top.get("params")
     if params is None or not isinstance(params[0][1], _Pairs):
         return _ambiguous(text, "tools/call without a params object")
@@ -370,6 +381,8 @@ def _read_members(text: bytes, stripped: bytes, pairs: _Pairs) -> Reading:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         # No name, a name that is no string, or a lone surrogate, which `json` takes and others do not.
         return _ambiguous(text, "tools/call without a readable tool name")
+    if "\0" in name:
+        return _ambiguous(text, "NUL in the tool name")
     reading = Reading(CALL, text)
     reading.id_raw = bytes(message.id) or None
     reading.tool_name = name
@@ -396,7 +409,7 @@ def read_scan(scan: MessageScan, text: bytes = b"") -> Reading:
     """The reading of a message that was only scanned: no arguments, no batch, everything else."""
     if scan.ambiguous is not None:
         reading = _ambiguous(text, scan.ambiguous)
-        reading.id_raw = scan.values.get("id")
+        reading.id_raw = _scanned_id(scan)
         reading.tool_name = _scanned_name(scan)
         return reading
     by_container: dict[str, _Pairs] = {"": _Pairs(), "params": _Pairs(), "result": _Pairs()}
@@ -413,24 +426,33 @@ def read_scan(scan: MessageScan, text: bytes = b"") -> Reading:
     fault = fault or next((key for key, found in inner.items() if len(found) > 1 or found[0][1] != key.encode()), None)
     if fault is not None:
         reading = _ambiguous(text, f"duplicate or variant key {fault}")
-        reading.id_raw = scan.values.get("id")
+        reading.id_raw = _scanned_id(scan)
         reading.tool_name = _scanned_name(scan)
         return reading
-    if b"\\" in method:
+    if method[:1] == b'"' and method != TOOLS_CALL:
         try:
-            method = msgspec.json.encode(_string(method))
+            spelled = _string(method)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return _ambiguous(text, "a method that is no valid string")
+        if spelled == "tools/call":
+            method = TOOLS_CALL
+        elif _folded(spelled) == "tools/call":
+            return _ambiguous(text, "a variant of the method tools/call")
     if method != TOOLS_CALL:
         return _read_other(text, scan.values.get("id", b""), method, b"")
-    name = scan.values.get("params.name", b"")
-    if name[:1] != b'"':
-        return _ambiguous(text, "tools/call without a tool name")
     reading = Reading(CALL, text)
-    reading.id_raw = scan.values.get("id")
     reading.tool_name = _scanned_name(scan)
+    if not reading.tool_name or "\0" in reading.tool_name:
+        return _ambiguous(text, "tools/call without a readable tool name")
+    if "id" in scan.nested:
+        return _ambiguous(text, "an id that is neither string nor number")
+    reading.id_raw = scan.values.get("id")
     reading.arguments = None
     return reading
+
+
+def _scanned_id(scan: MessageScan) -> bytes | None:
+    return None if "id" in scan.nested else scan.values.get("id")
 
 
 def _scanned_name(scan: MessageScan) -> str:
