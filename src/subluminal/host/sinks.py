@@ -5,6 +5,8 @@
 
 `write` takes whole lines. What cannot be written at once is held in memory; past HOLD_BYTES the previews of what is
 held are shed (and marked so), and past twice that a stream spills to the journal. Decisions are never dropped.
+Trouble must stay cheap, for it is met on every call while it lasts: each line is shed once, and a sink that takes
+nothing is asked with one small write.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections import deque
 
 from subluminal.contracts.errors import UsageError
 from subluminal.host import paths
@@ -25,13 +28,18 @@ HOLD_BYTES = 4 * 1024 * 1024
 ATOMIC_BYTES = 512
 
 
+class _Foreign(bytes):
+    """Not events: the server's own words on a stream that it shares with us."""
+
+
 class Sink:
     """The base holds lines; what can take them is in the subclasses."""
 
     def __init__(self) -> None:
-        self.held: list[bytes] = []
+        self.held: deque[bytes] = deque()
         self.held_bytes = 0
         self.previews_shed = 0
+        self._shedding = False
 
     def write(self, data: bytes) -> None:
         """Never raises, never blocks."""
@@ -47,24 +55,34 @@ class Sink:
         pass
 
     def _hold(self, data: bytes) -> None:
+        if self._shedding:
+            data = self._lean(data)
         self.held.append(data)
         self.held_bytes += len(data)
-        if self.held_bytes > HOLD_BYTES:
+        if self.held_bytes > HOLD_BYTES and not self._shedding:
             self._shed()
+        elif self._shedding and self.held_bytes < HOLD_BYTES // 2:
+            self._shedding = False
 
     def _shed(self) -> None:
-        """Give up previews, oldest first, until there is room again; decisions and counts stay."""
+        """Give up the previews of all that is held, and of all that follows until there is room again."""
+        self._shedding = True
+        # The first piece may be half written: it must go on as it is.
+        first = self.held.popleft()
+        self.held = deque([first, *map(self._lean, self.held)])
+        self.held_bytes = sum(map(len, self.held))
+
+    def _lean(self, piece: bytes) -> bytes:
         from subluminal.core.shed import without_preview
 
+        if isinstance(piece, _Foreign):
+            return piece
         kept: list[bytes] = []
-        # The first piece may be half written: it must go on as it is.
-        first, rest = self.held[:1], b"".join(self.held[1:])
-        for line in rest.splitlines(keepends=True):
-            lean, shed = without_preview(line)
+        for line in piece.split(b"\n")[:-1]:
+            lean, shed = without_preview(line + b"\n")
             self.previews_shed += shed
             kept.append(lean)
-        self.held = first + kept
-        self.held_bytes = sum(map(len, self.held))
+        return b"".join(kept)
 
 
 class NullSink(Sink):
@@ -97,14 +115,18 @@ class JournalSink(Sink):
             self._stuck(OSError(errno.ENOSPC, "short write"), data[done:])
 
     def _stuck(self, fault: OSError, rest: bytes) -> None:
-        self.trouble = f"{self.path}: {os.strerror(fault.errno or 0)}"
+        self._note_trouble(fault)
         self._hold(rest)
+
+    def _note_trouble(self, fault: OSError) -> None:
+        self.trouble = f"{self.path}: {os.strerror(fault.errno or 0)}"
 
     def _open(self) -> None:
         directory = os.path.dirname(self.path) or "."
         if self._lock:
             paths.ensure_private_dir(directory)
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        # Not blocking: the path may be that of a FIFO, which would wait for its reader.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         self.fd = os.open(self.path, flags, 0o600)
         if self._lock:
             import fcntl
@@ -113,22 +135,21 @@ class JournalSink(Sink):
             fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def retry(self) -> None:
-        if not self.held:
-            return
-        data = b"".join(self.held)
-        self.held.clear()
-        self.held_bytes = 0
         try:
-            if self.fd < 0:
+            if self.held and self.fd < 0:
                 self._open()
-            done = os.write(self.fd, data)
+            while self.held:
+                piece = self.held[0]
+                done = os.write(self.fd, piece)
+                self.held_bytes -= done
+                if done < len(piece):
+                    self.held[0] = piece[done:]
+                    raise OSError(errno.ENOSPC, "short write")
+                self.held.popleft()
         except OSError as fault:
-            self._stuck(fault, data)
+            self._note_trouble(fault)
             return
-        if done < len(data):
-            self._stuck(OSError(errno.ENOSPC, "short write"), data[done:])
-        else:
-            self.trouble = None
+        self.trouble = None
 
     def close(self) -> None:
         self.retry()
@@ -145,7 +166,8 @@ class StreamSink(Sink):
         self.fd = fd
         self._spill_to = spill
         self._spill: JournalSink | None = None
-        self._partial = b""
+        self._partial = b""  # of the server's words: up to where its line will end
+        self._head = b""  # of the line that the reader has in part
         kind = os.fstat(fd).st_mode
         # Switching a shared terminal to non-blocking would change it for everyone: there, small writes after a poll.
         self._whole = stat.S_ISREG(kind)
@@ -183,9 +205,18 @@ class StreamSink(Sink):
                 return
             self.held_bytes -= done
             if done == len(piece):
-                self.held.pop(0)
+                self.held.popleft()
+                self._head = b""
             else:
-                self.held[0] = piece[done:]
+                self._keep_head(piece, done)
+
+    def _keep_head(self, piece: bytes, done: int) -> None:
+        """Remember what the reader has of an unfinished line: if it never gets the rest, the line is written anew."""
+        foreign = isinstance(piece, _Foreign)
+        self.held[0] = _Foreign(piece[done:]) if foreign else piece[done:]
+        start = piece.rfind(b"\n", 0, done) + 1
+        head = piece[start:done] if start else self._head + piece[:done]
+        self._head = b"" if foreign else head
 
     def pass_on(self, data: bytes) -> None:
         """The server's own stderr shares the stream: whole lines between whole events, dropped rather than held."""
@@ -195,21 +226,20 @@ class StreamSink(Sink):
             return
         lines, self._partial = self._partial[: end or None], self._partial[end:] if end else b""
         if self._spill is None and self.held_bytes < HOLD_BYTES:
-            self.held.append(lines)
+            self.held.append(_Foreign(lines))
             self.held_bytes += len(lines)
             self.retry()
 
     def _give_up(self) -> None:
         """The reader has gone or is hopelessly behind: what is held, and all that follows, goes to the journal.
 
-        A line that the reader has in part is written again in whole by nobody: its head is with the reader, so only
-        complete lines move.
+        A line that the reader has in part goes there in whole.
         """
         spill = self._spill = self._spill_to()
-        rest = b"".join(self.held)
+        events = self._head + b"".join(piece for piece in self.held if not isinstance(piece, _Foreign))
         self.held.clear()
         self.held_bytes = 0
-        events = b"".join(line for line in rest.splitlines(keepends=True) if line.startswith(b'{"type":"'))
+        self._head = b""
         if events:
             spill.write(events)
 
@@ -217,6 +247,8 @@ class StreamSink(Sink):
         return self.fd if self.held and self._spill is None else -1
 
     def close(self) -> None:
+        if self._partial:
+            self.pass_on(b"\n")
         self.retry()
         if self.held:
             self._give_up()

@@ -1,0 +1,145 @@
+"""Whatever a server could read as a tool call, the shim has judged: hostile messages, and servers that parse otherwise.
+
+What the shim lets through is shown to every spy of the harness. None may run the tool that policy denies.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from harness import hostile
+from harness.engine import compiled, rule, tools
+from harness.fake_server import fake_server
+from harness.shim import Shim
+from harness.spies import SPIES, tools_run
+from subluminal.adapters.mcp_stdio import wire
+from subluminal.adapters.mcp_stdio.scan import MessageScan
+from subluminal.adapters.mcp_stdio.session import Session
+from subluminal.contracts.identity import Identity, Source
+from subluminal.core.evaluate import Engine, Stack
+from subluminal.core.gate import Gate
+from subluminal.core.redact import Redactor
+from subluminal.core.state import LocalState
+
+SEED = 20260728
+GENERATED = int(os.environ.get("SUB_TEST_DIFFERENTIAL", "4000"))
+DENY = rule("no-danger", "deny", tools(hostile.TOOL))
+POLICY = {
+    "policy_id": "p",
+    "version": "1",
+    "mode": "guardrails",
+    "defaults": {"decision_on_error": "BLOCK"},
+    "selectors": {},
+    "rules": [DENY],
+}
+
+
+def session() -> Session:
+    identity = Identity("run")
+    stack = Stack([Engine(compiled(DENY), identity)])
+    return Session(Gate(identity, Source("h", "p", "s"), stack, LocalState(), Redactor([], [])), "server")
+
+
+def let_through(talk: Session, line: bytes) -> bytes:
+    talk.client_line(line, 1_700_000_000_000, 1_000_000)
+    talk.announce(1_700_000_000_000)
+    out = b"".join(talk.to_server)
+    talk.to_server.clear()
+    talk.to_client.clear()
+    talk.gate.outbox.clear()
+    return out
+
+
+def let_through_scanned(talk: Session, line: bytes) -> bytes:
+    """As the relay does with a message that is too large to hold."""
+    scan = MessageScan()
+    for start in range(0, len(line), 61):
+        scan.feed(line[start : start + 61])
+    scan.finish()
+    reading = wire.read_scan(scan)
+    if reading.kind in (wire.CALL, wire.AMBIGUOUS) and not talk.judge(reading, len(line), 1, 1, None):
+        return b""
+    return line + b"\n"
+
+
+def assert_harmless(out: bytes, line: bytes) -> None:
+    if out:
+        for spy in SPIES:
+            assert hostile.TOOL not in tools_run(spy, out), (
+                f"{spy} runs it: {line[:300]!r} (let through: {out[:300]!r})"
+            )
+
+
+@pytest.mark.parametrize("spy", SPIES)
+def test_the_spies_can_be_fooled_at_all(spy: str) -> None:
+    """Else the tests below would prove nothing."""
+    fooled = [line for line in hostile.table() if hostile.TOOL in tools_run(spy, line + b"\n")]
+    assert len(fooled) > 20
+
+
+def test_no_spy_runs_the_denied_tool_after_any_message_of_the_table() -> None:
+    talk = session()
+    for line in hostile.table():
+        assert_harmless(let_through(talk, line), line)
+        assert_harmless(let_through_scanned(talk, line), line)
+
+
+def test_no_spy_runs_the_denied_tool_after_any_generated_message() -> None:
+    talk = session()
+    passed = 0
+    for line in hostile.Generator(SEED).messages(GENERATED):
+        out = let_through(talk, line)
+        passed += bool(out)
+        assert_harmless(out, line)
+        assert_harmless(let_through_scanned(talk, line), line)
+    assert passed > GENERATED // 50, "messages that are harmless must pass, else nothing is shown"
+
+
+def test_no_spy_runs_the_denied_tool_behind_the_real_shim(tmp_path: Path) -> None:
+    record = tmp_path / "stream"
+    setup = Shim(tmp_path, "server", fake_server(tools={"*": {}}, record=str(record)), policy=POLICY)
+    table, large = hostile.table(), hostile.oversize()
+    with setup.start(timeout=60) as agent:
+        agent.initialize()
+        for line in [*table, *hostile.Generator(SEED + 1).messages(500)]:
+            agent.send_raw(line + b"\n", wait=False)
+        for line in large:
+            agent.send_raw(line + b"\n")
+        assert "result" in agent.call(hostile.DECOY, {}, id="the last"), "the shim lives and lets good calls through"
+        agent.finish()
+    stream = record.read_bytes()
+    for line in stream.split(b"\n"):
+        assert_harmless(line + b"\n" if line else b"", line)
+    assert_harmless(stream, b"the whole stream")
+    blocked = [e for e in setup.events.events_of("tool_call_decision") if e["decision"]["action"] == "BLOCK"]
+    assert len(blocked) > len(table) // 2
+    named = [e for e in setup.events.events_of("tool_call_start") if e["call"]["tool_name"] == hostile.TOOL]
+    assert len(named) > 50
+    assert all(
+        event["decision"]["action"] != "ALLOW"
+        for e in named
+        for event in setup.events.of_call(e["call"]["call_id"])
+        if event["type"] == "tool_call_decision"
+    )
+
+
+def test_in_observe_mode_the_same_messages_pass_unchanged_and_the_record_says_ambiguous(tmp_path: Path) -> None:
+    record = tmp_path / "stream"
+    script = fake_server(tools={"*": {"never": True}}, record=str(record))
+    setup = Shim(tmp_path, "server", script, policy={**POLICY, "mode": "observe"})
+    lines = hostile.table()
+    with setup.start(timeout=60) as agent:
+        agent.send_raw(b"\n".join(lines) + b"\n")
+        agent.send({"jsonrpc": "2.0", "id": "the last", "method": "ping"})
+        agent.reply("the last")
+        agent.finish()
+    assert record.read_bytes().startswith(b"\n".join(lines) + b"\n")
+    decisions = setup.events.events_of("tool_call_decision")
+    assert {event["decision"]["action"] for event in decisions} == {"ALLOW"}
+    would = [event["decision"].get("would", {}).get("explain", {}).get("reason_code") for event in decisions]
+    assert would.count("AMBIGUOUS_MESSAGE") > 50
+    assert json.dumps(would).count("null") < len(would)
