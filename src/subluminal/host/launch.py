@@ -46,6 +46,8 @@ class Registration:
     """`SUB_HOME/run/<pid>.json`: who runs here, for shims whose environment was scrubbed."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
+        for left in stale_registrations():
+            _unlink(left)
         self._path = os.path.join(paths.ensure_private_dir(paths.run_dir()), f"{os.getpid()}.json")
         entry = {
             "pid": os.getpid(),
@@ -59,10 +61,38 @@ class Registration:
         os.replace(draft, self._path)
 
     def remove(self) -> None:
-        try:
-            os.unlink(self._path)
-        except FileNotFoundError:
-            pass
+        _unlink(self._path)
+
+
+def stale_registrations() -> list[str]:
+    """Paths left by a `sub run` that was killed: their process is gone, or its number belongs to another one now."""
+    directory = paths.run_dir()
+    try:
+        names = [name for name in os.listdir(directory) if name.endswith((".json", ".json.new"))]
+    except OSError:
+        return []
+    return sorted(os.path.join(directory, name) for name in names if _is_stale(os.path.join(directory, name)))
+
+
+def _is_stale(path: str) -> bool:
+    pid = os.path.basename(path).partition(".")[0]
+    if not pid.isdigit():
+        return False  # not ours
+    started = start_time(int(pid))
+    if not started:
+        return True
+    try:
+        with open(path, encoding="utf-8") as file:
+            return bool(json.load(file)["start"] != started)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False  # being written at this moment
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
 
 
 def run_child(
