@@ -115,16 +115,12 @@ def test_no_spy_runs_the_denied_tool_behind_the_real_shim(tmp_path: Path) -> Non
     for line in stream.split(b"\n"):
         assert_harmless(line + b"\n" if line else b"", line)
     assert_harmless(stream, b"the whole stream")
-    blocked = [e for e in setup.events.events_of("tool_call_decision") if e["decision"]["action"] == "BLOCK"]
+    decisions = setup.events.events_of("tool_call_decision")
+    blocked = [event for event in decisions if event["decision"]["action"] == "BLOCK"]
     assert len(blocked) > len(table) // 2
-    named = [e for e in setup.events.events_of("tool_call_start") if e["call"]["tool_name"] == hostile.TOOL]
+    named = [event for event in decisions if event["call"]["tool_name"] == hostile.TOOL]
     assert len(named) > 50
-    assert all(
-        event["decision"]["action"] != "ALLOW"
-        for e in named
-        for event in setup.events.of_call(e["call"]["call_id"])
-        if event["type"] == "tool_call_decision"
-    )
+    assert {event["decision"]["action"] for event in named} == {"BLOCK"}
 
 
 def test_in_observe_mode_the_same_messages_pass_unchanged_and_the_record_says_ambiguous(tmp_path: Path) -> None:
