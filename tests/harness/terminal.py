@@ -80,11 +80,13 @@ class Screen:
             self.rows[self.row] = ""
 
     def _put(self, character: str) -> None:
+        if unicodedata.combining(character):
+            self.rows[self.row] += character
+            return
         cells = 2 if unicodedata.east_asian_width(character) in "WF" else 1
         assert self.column + cells <= self.columns, f"a line is wider than the terminal: {self.rows[self.row]!r}"
-        line = self.rows[self.row]
-        assert len(line) <= self.column, "a character was printed over another"
-        self.rows[self.row] = line + character
+        assert self.column or not self.rows[self.row], "a line was printed over another"
+        self.rows[self.row] += character
         self.column += cells
 
 

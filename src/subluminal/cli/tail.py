@@ -97,7 +97,7 @@ class Tail:
 
     def look_back(self) -> None:
         sync()
-        if not self._feed.open():
+        if not self._feed.open(patience_s=0.0):
             self._tell_waiting(waiting=False)
             return
         self._begin()

@@ -27,6 +27,7 @@ POLL_S = 0.03
 _STAT_EVERY_S = 1.0
 _START_EVERY_S = 2.0
 _BATCH = 500
+PATIENCE_S = 3.0
 
 
 class Gone(Exception):
@@ -92,21 +93,26 @@ class Feed:
         self._inode = 0
         self._next_stat = 0.0
         self._more = False
+        self._trouble_since: float | None = None
 
-    def open(self) -> bool:
-        """False: there is no ledger yet. One that cannot be read raises `LedgerError`."""
+    def open(self, patience_s: float = PATIENCE_S) -> bool:
+        """False: there is no ledger yet. One that cannot be read for so long raises `LedgerError`."""
         try:
             inode = os.stat(paths.ledger_db()).st_ino
         except FileNotFoundError:
+            self._trouble_since = None
             return False
         except OSError as error:
             raise LedgerError(f"The ledger {paths.ledger_db()} cannot be read: {error.strerror}.") from None
         try:
             self.ledger = open_ledger()
         except LedgerError:
-            if _being_made():
-                return False
-            raise
+            # A daemon that has just started may be making or migrating the tables.
+            self._trouble_since = self._trouble_since or monotonic()
+            if monotonic() - self._trouble_since >= patience_s:
+                raise
+            return False
+        self._trouble_since = None
         if inode != self._inode:
             self._inode, self._place = inode, 0
         self._version = -1
@@ -168,17 +174,3 @@ class Feed:
             return os.stat(paths.ledger_db()).st_ino != self._inode
         except OSError:
             return True
-
-
-def _being_made() -> bool:
-    """A daemon that has just created the file has not made its tables yet."""
-    from urllib.parse import quote
-
-    try:
-        connection = sqlite3.connect("file:" + quote(paths.ledger_db()) + "?mode=ro", uri=True, timeout=1.0)
-        try:
-            return bool(connection.execute("PRAGMA user_version").fetchone()[0] == 0)
-        finally:
-            connection.close()
-    except sqlite3.Error:
-        return False
