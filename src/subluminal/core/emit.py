@@ -7,7 +7,7 @@ here with the contract's types and encodes it again: byte for byte the same.
 from __future__ import annotations
 
 from subluminal.contracts.jsontext import quote, to_json
-from subluminal.contracts.vocabulary import INTERFACE_VERSION
+from subluminal.contracts.vocabulary import ALLOW, INTERFACE_VERSION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ class Emitter:
         self._tail = tail
         self._heads: dict[str, str] = {}
         self._policies: dict[int, tuple[PolicyRef, str]] = {}
+        self._decisions: dict[int, tuple[Decision, str]] = {}
 
     def _open(self, event_type: str, wall_ms: int) -> str:
         """The envelope up to where the event's own members begin."""
@@ -124,7 +125,19 @@ class Emitter:
         )
 
     def tool_call_decision(self, wall_ms: int, call_ref: str, decision: Decision) -> str:
-        d = decision
+        # The engine gives the same object for every plain ALLOW of a rule: rendered once.
+        known = self._decisions.get(id(decision))
+        if known is not None and known[0] is decision:
+            rendered = known[1]
+        else:
+            rendered = self._decision(decision)
+            if decision.action == ALLOW and decision.would is None:
+                if len(self._decisions) > 64:
+                    self._decisions.clear()
+                self._decisions[id(decision)] = (decision, rendered)
+        return f'{self._open("tool_call_decision", wall_ms)},"call":{call_ref},"decision":{rendered}}}\n'
+
+    def _decision(self, d: Decision) -> str:
         extra = ""
         if d.backoff_ms is not None:
             extra = f',"backoff_ms":{d.backoff_ms}'
@@ -142,9 +155,9 @@ class Emitter:
             )
         rule_id = "null" if d.rule_id is None else quote(d.rule_id)
         return (
-            f'{self._open("tool_call_decision", wall_ms)},"call":{call_ref},"decision":{{"action":"{d.action}",'
-            f'"rule_id":{rule_id},"severity":"{d.severity}","explain":{{"summary":{quote(d.summary)},'
-            f'"reason_code":{quote(d.reason_code)}}},"policy":{self._policy(d.policy)}{extra}}}}}\n'
+            f'{{"action":"{d.action}","rule_id":{rule_id},"severity":"{d.severity}",'
+            f'"explain":{{"summary":{quote(d.summary)},"reason_code":{quote(d.reason_code)}}},'
+            f'"policy":{self._policy(d.policy)}{extra}}}'
         )
 
     def tool_call_end(

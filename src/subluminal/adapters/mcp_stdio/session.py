@@ -33,7 +33,6 @@ MAX_TASKS = 4096
 MAX_EARLY_TASKS = 1024
 MAX_WAITING_CALLS = 1024
 _TASK_ENDS = {"completed": "OK", "failed": "ERROR", "cancelled": "CANCELLED"}
-_RESULT_MARKS = (b"isError", b"resultType", b"taskId", b"requestState")
 
 
 class Open:
@@ -326,7 +325,7 @@ class Session:
             self._end(entry, "ERROR", size, reply.error, None, _upstream_error(reply.error))
             return
         result = reply.result or b""
-        if any(mark in result for mark in _RESULT_MARKS):
+        if b"isError" in result or b"resultType" in result or b"taskId" in result:
             value = wire.read_value(result)
             if isinstance(value, dict):
                 if self._asks_for_input(entry, value) or self._became_task(entry, value):
