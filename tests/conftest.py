@@ -1,12 +1,36 @@
-"""Profiles of hypothesis: the same examples on every run of `make test`; new ones, and many, with `make fuzz`."""
+"""For all tests: hypothesis profiles (the same examples on every run of `make test`; new ones, and many, with
+`make fuzz`), and the end of daemons that tests have caused to start."""
 
 from __future__ import annotations
 
 import os
+import signal
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import settings
 
 # No deadline: on a loaded machine it measures the machine.
 settings.register_profile("test", deadline=None, derandomize=True)
 settings.register_profile("fuzz", deadline=None, max_examples=5000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_daemon_outlives_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """ledgerd starts by itself and stays for a while: those of our own temporary homes end with the session."""
+    yield
+    mark = b"SUB_HOME=" + os.fsencode(tmp_path_factory.getbasetemp())
+    for entry in os.scandir("/proc") if os.path.isdir("/proc") else ():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            with (
+                open(f"/proc/{entry.name}/environ", "rb") as environ,
+                open(f"/proc/{entry.name}/cmdline", "rb") as line,
+            ):
+                ours = any(item.startswith(mark) for item in environ.read().split(b"\0"))
+                if ours and b"ledgerd" in line.read():
+                    os.kill(int(entry.name), signal.SIGTERM)
+        except OSError:
+            continue
