@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import sys
 
 import click
@@ -42,11 +41,11 @@ class LazyGroup(click.Group):
     """Lists commands from the table; imports a command's module only to run it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for name, (module, _, _) in COMMANDS.items() if importlib.util.find_spec(module)]
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         entry = COMMANDS.get(cmd_name)
-        if entry is None or importlib.util.find_spec(entry[0]) is None:
+        if entry is None:
             return None
         command: click.Command = getattr(importlib.import_module(entry[0]), entry[1])
         return command
