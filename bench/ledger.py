@@ -4,6 +4,7 @@
     python bench/ledger.py query [--calls 1000000] [--keep DIR]
 
 `ingest` starts the producers and a real `sub ledgerd` and measures from the first byte written to the last committed.
+On a busy machine compare `events_per_cpu_s`: the daemon is one thread, so this is its rate with a core of its own.
 `query` fills `tool_calls` by SQL (what is read is the same), then times whole commands and the query layer by itself.
 Results are one JSON object on stdout.
 """
@@ -64,6 +65,7 @@ def ingest(events: int, producers: int) -> dict[str, Any]:
     daemon = start_ledgerd(home)
     while not (home / "ledgerd.sock").exists():
         time.sleep(0.01)
+    ready_cpu = cpu_seconds(daemon.pid)
     began = time.perf_counter()
     for writer in writers:
         writer.stdin.write(b"go\n")  # type: ignore[union-attr]
@@ -73,9 +75,8 @@ def ingest(events: int, producers: int) -> dict[str, Any]:
     while reader.execute("SELECT coalesce(sum(event_count), 0) FROM runs").fetchone()[0] < total:
         time.sleep(0.02)
     seconds = time.perf_counter() - began
-    ticks = Path(f"/proc/{daemon.pid}/stat").read_text().rsplit(")", 1)[1].split() if os.path.exists("/proc") else None
-    cpu = sum(map(int, ticks[11:13])) / os.sysconf("SC_CLK_TCK") if ticks else None
-    rss = Path(f"/proc/{daemon.pid}/status").read_text().split("VmHWM:")[1].split()[0] if ticks else None
+    cpu = cpu_seconds(daemon.pid) - ready_cpu
+    rss = Path(f"/proc/{daemon.pid}/status").read_text().split("VmHWM:")[1].split()[0] if cpu else None
     daemon.terminate()
     daemon.wait()
     for writer in writers:
@@ -89,7 +90,17 @@ def ingest(events: int, producers: int) -> dict[str, Any]:
         "events_per_cpu_s": round(total / cpu) if cpu else None,
         "bytes_per_call": round(size / (calls * producers)),
         "peak_rss_kib": int(rss) if rss else None,
+        "load_average": os.getloadavg()[0],
     }
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process; 0 where there is no /proc."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def fill(home: Path, calls: int) -> None:

@@ -13,6 +13,7 @@ Traps:
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import selectors
 import signal
@@ -36,6 +37,9 @@ from subluminal.ledger.prune import prune
 from subluminal.ledger.reading import BadEvent
 from subluminal.ledger.store import Store
 
+# After a small batch, this long until the next: under a steady stream batches grow, and each commit costs the same.
+GATHER_S = 0.02
+SMALL_BATCH_BYTES = 512 << 10
 LOOK_FIRST_S = 0.05
 LOOK_LAST_S = 1.0
 LOOK_IDLE_S = 5.0
@@ -83,7 +87,7 @@ class Daemon:
         self._stopping = False
         self._rung = True
         self._look_s = LOOK_FIRST_S
-        self._retry_at = 0.0
+        self._not_before = 0.0  # no batch before this moment
         self._witnessed_at = 0.0
         self._active_at = monotonic()
         self._started_at = monotonic()
@@ -108,7 +112,7 @@ class Daemon:
         return descriptor
 
     def _listen(self) -> socket.socket:
-        path = os.path.join(self.home, "ledgerd.sock")
+        path = self._socket_path = os.path.join(self.home, "ledgerd.sock")
         try:
             os.unlink(path)
         except FileNotFoundError:
@@ -137,6 +141,9 @@ class Daemon:
             signal.signal(number, self._on_signal)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         self._selector.register(wake_read, selectors.EVENT_READ, lambda: os.read(wake_read, 512))
+        # A batch makes tens of thousands of objects and no cycles: looking for some after every 700 costs a tenth.
+        gc.freeze()
+        gc.set_threshold(200_000, 10, 10)
         self.log(f"ledgerd {os.getpid()} started for {self.home}")
         try:
             self._forget_missing()
@@ -151,7 +158,7 @@ class Daemon:
     def _shut_down(self) -> None:
         """The socket goes first, so that whoever comes now starts a new daemon; then what is there is taken in."""
         try:
-            os.unlink(os.path.join(self.home, "ledgerd.sock"))
+            os.unlink(self._socket_path)
         except OSError:
             pass
         self._listener.close()
@@ -180,7 +187,7 @@ class Daemon:
         for key, _ in self._selector.select(self._wait_s()):
             key.data()
         now = monotonic()
-        if now >= self._retry_at:
+        if now >= self._not_before:
             try:
                 self._work(now)
                 self.last_error = None
@@ -192,8 +199,11 @@ class Daemon:
             self._stopping = True
 
     def _work(self, now: float) -> None:
+        before = self._ingested_bytes
         if self._commit():
             self._active_at = now
+            if 0 < self._ingested_bytes - before < SMALL_BATCH_BYTES:
+                self._not_before = now + GATHER_S
             self._look_s = LOOK_FIRST_S
             self._rung = True  # look again at once: there may be more
         elif self.spool.tend():
@@ -210,8 +220,8 @@ class Daemon:
     def _wait_s(self) -> float:
         if any(c.follower is not None and c.has_room and c.behind for c in self.connections.values()):
             return 0.0
-        if self._retry_at > monotonic():
-            return RETRY_S
+        if (pause := self._not_before - monotonic()) > 0:
+            return pause
         if self._rung:
             return 0.0
         if self.connections or self.spool.journals:
@@ -219,6 +229,8 @@ class Daemon:
         return min(LOOK_IDLE_S, max(0.05, self.idle_exit_s))
 
     def _idle(self, now: float) -> bool:
+        if not os.path.exists(self._socket_path):
+            return True  # the home was removed: nobody can reach this daemon, and a new one would not see it
         if self.connections or self.spool.journals:
             self._active_at = max(self._active_at, now - self.idle_exit_s / 2)
             return False
@@ -229,7 +241,7 @@ class Daemon:
         if text != self.last_error:
             self.log(f"cannot store events now, will go on trying: {text}")
         self.last_error = text
-        self._retry_at = monotonic() + RETRY_S
+        self._not_before = monotonic() + RETRY_S
 
     def _commit(self) -> bool:
         """One batch of whatever the journals and the sockets hold. True: there was something."""

@@ -54,8 +54,8 @@ def _database(problems: list[str]) -> dict[str, Any]:
         connection.close()
     if facts["rejected_lines"]:
         problems.append(
-            f"{facts['rejected_lines']} lines were no events and were set aside in"
-            f" {os.path.join(paths.spool_dir(), REJECTED)}."
+            f"Lines that are no events were set aside in {os.path.join(paths.spool_dir(), REJECTED)}:"
+            f" {facts['rejected_lines']}."
         )
     return facts
 

@@ -27,7 +27,7 @@ from subluminal.ledger.store import Store
 
 # A piece of one journal, and of all journals in one transaction: the bound on memory.
 PIECE_BYTES = MAX_LINE_BYTES
-BATCH_BYTES = 4 << 20
+BATCH_BYTES = 2 << 20
 # What is kept of lines that are no events, per journal; beyond it they are only counted.
 REJECTED_LIMIT = 4 << 20
 # A journal with nothing in it is left alone for this long: its writer may be about to lock it.
@@ -134,17 +134,19 @@ class Spool:
         lines, taken = complete_lines(chunk)
         if not taken:
             return self._no_newline(journal, chunk)
-        for line in lines:
+        add, name = self.store.add, journal.name
+        if journal.skipping:
+            journal.skipping = False
             journal.lines += 1
-            if journal.skipping:
-                journal.skipping = False
-                continue
+            del lines[0]
+        for line_no, line in enumerate(lines, journal.lines + 1):
             if not line:
                 continue
             try:
-                self.store.add(line, journal.name)
+                add(line, name)
             except BadEvent as error:
-                self._reject(journal, line, str(error))
+                self._reject(journal, line_no, line, str(error))
+        journal.lines += len(lines)
         journal.offset += taken
         self._save(journal)
         return taken
@@ -155,7 +157,7 @@ class Spool:
             return 0
         # No event is this long. Leave its beginning aside and pass over the rest, in bounded memory.
         if not journal.skipping:
-            self._reject(journal, chunk, f"a line longer than {MAX_LINE_BYTES} bytes")
+            self._reject(journal, journal.lines + 1, chunk, f"a line longer than {MAX_LINE_BYTES} bytes")
             journal.skipping = True
         journal.offset += len(chunk)
         self._save(journal)
@@ -164,10 +166,10 @@ class Spool:
     def _save(self, journal: Journal) -> None:
         self.store.set_offset(journal.name, journal.inode, journal.offset, journal.lines, journal.rejected_bytes)
 
-    def _reject(self, journal: Journal, line: bytes, reason: str) -> None:
+    def _reject(self, journal: Journal, line_no: int, line: bytes, reason: str) -> None:
         """Set a bad line aside. The file is first cut to what is committed, so a batch read twice leaves it once."""
         self.rejected_lines += 1
-        self.store.record_rejected(journal.name, journal.lines, reason, len(line))
+        self.store.record_rejected(journal.name, line_no, reason, len(line))
         if journal.rejected_bytes + len(line) >= REJECTED_LIMIT:
             return
         directory = os.path.join(self.directory, REJECTED)

@@ -36,7 +36,7 @@ from subluminal.ledger.projection import (
 )
 from subluminal.ledger.reading import AnyEvent
 
-CALLS_KEPT = 8192
+CALLS_KEPT = 4096
 RUNS_KEPT = 1024
 _TICKS_KEPT = 4096
 # What is held in memory before it is written, whatever the size of the batch.
@@ -163,8 +163,13 @@ class CallTable:
         ):
             if rows:
                 execute(statement, rows)
-        while len(self._kept) > CALLS_KEPT:
-            self._kept.pop(next(iter(self._kept)))
+        self._forget_ended()
+
+    def _forget_ended(self) -> None:
+        """Keep the calls that still wait for an event; all of them are stored."""
+        if len(self._kept) > CALLS_KEPT:
+            waiting = {key: call for key, call in self._kept.items() if call.row.end_event is None}
+            self._kept = waiting if len(waiting) <= CALLS_KEPT // 2 else {}
         if len(self._ticks) > _TICKS_KEPT:
             self._ticks.clear()
 
@@ -277,8 +282,8 @@ class RunTable:
         )
         self._changed.clear()
         self._changed_producers.clear()
-        while len(self._kept) > RUNS_KEPT:
-            self._kept.pop(next(iter(self._kept)))
+        if len(self._kept) > RUNS_KEPT:
+            self._kept = {run.row.run_id: run for run in runs[-RUNS_KEPT // 2 :]}
         return runs
 
 

@@ -243,6 +243,12 @@ def test_it_ends_by_itself_when_there_is_nothing_to_do_but_not_while_a_shim_live
         process.wait()
 
 
+def test_it_ends_when_its_home_is_removed(home: Path) -> None:
+    with ledgerd(home) as process:
+        home.rename(home.with_name("gone"))
+        assert process.wait(30) == 0
+
+
 def test_idle_settings_that_make_no_sense_are_refused_with_a_sentence(home: Path) -> None:
     (home / "config.toml").write_text("[ledger]\nidle_exit_s = 'soon'\n")
     done = sub(home, "ledgerd", "--foreground", "--quiet")
