@@ -4,7 +4,8 @@
     events.jsonl             the run's events, byte for byte, in chain order
     policies/<hash>.json     compiled policies that were in force, as far as they are known
 
-as a directory or as `.tar.gz`. Bundles come from anywhere: only these names are ever opened or unpacked, only regular
+as a directory or as `.tar.gz`. A directory in which `sub run --bundle` was still recording when it was killed has no
+manifest yet but `journals/`, the shims' own files: it is read as it stands and says that it is not sealed. Bundles come from anywhere: only these names are ever opened or unpacked, only regular
 files, never through a link, and never more than the manifest declares or MAX_BUNDLE_BYTES allows.
 """
 
@@ -33,6 +34,7 @@ from subluminal.ledger.lines import N_BITS
 from subluminal.ledger.policies import find_snapshot
 from subluminal.ledger.query import Ledger
 from subluminal.ledger.reading import MAX_LINE_BYTES, BadEvent, read_event, utc_now
+from subluminal.ledger.recording import JOURNALS, gathered
 from subluminal.ledger.verify import Fault, Report
 
 FORMAT = "subluminal-trace"
@@ -160,9 +162,16 @@ def _private(path: str, flags: int) -> int:
 
 
 def is_bundle(path: str) -> bool:
-    return os.path.isfile(os.path.join(path, "manifest.json")) or (
-        os.path.isfile(path) and path.endswith((".tar.gz", ".tgz"))
+    return (
+        os.path.isfile(os.path.join(path, "manifest.json"))
+        or _is_unsealed(path)
+        or (os.path.isfile(path) and path.endswith((".tar.gz", ".tgz")))
     )
+
+
+def _is_unsealed(path: str) -> bool:
+    journals = os.path.join(path, JOURNALS)
+    return not os.path.lexists(os.path.join(path, "manifest.json")) and os.path.isdir(journals)
 
 
 class Bundle:
@@ -192,9 +201,47 @@ class Bundle:
                     yield file_name[len("policies/") : -len(".json")], file.read()
 
 
+class Unsealed(Bundle):
+    """A run whose recording never ended: what its shims wrote, in order. There is no manifest to hold it against."""
+
+    def __init__(self, directory: str, name: str) -> None:
+        self.directory = directory
+        self.name = name
+        self._journals = os.path.join(directory, JOURNALS)
+        if os.path.islink(self._journals):
+            raise LedgerError(f"{name}: {JOURNALS} is a link.", hint=_HINT)
+        run_id, head, count = "", GENESIS, 0
+        for line in self.lines():
+            head, count = link(head, line), count + 1
+            run_id = run_id or _run_of(line)
+        self.manifest = Manifest(FORMAT, FORMAT_VERSION, run_id, count, head.hex(), self._policies())
+
+    def lines(self) -> Iterator[bytes]:
+        return gathered(self._journals)
+
+    def _policies(self) -> dict[str, FileEntry]:
+        found: dict[str, FileEntry] = {}
+        directory = os.path.join(self.directory, "policies")
+        for name in sorted(os.listdir(directory)) if os.path.isdir(directory) else []:
+            if _NAMES.fullmatch(f"policies/{name}") and len(found) < MAX_FILES:
+                with _open_inside(self.directory, f"policies/{name}", self.name) as file:
+                    found[f"policies/{name}"] = _entry(file)
+        return found
+
+
+def _run_of(line: bytes) -> str:
+    try:
+        return read_event(line).run_id
+    except BadEvent:
+        return ""
+
+
 @contextmanager
 def open_bundle(path: str) -> Iterator[Bundle]:
     """Raises VerificationError for one that was changed and LedgerError for one that is no bundle."""
+    if _is_unsealed(path):
+        yield Unsealed(path, path)
+        return
     if os.path.isdir(path):
         yield Bundle(path, path)
         return
@@ -293,11 +340,19 @@ def _verify(bundle: Bundle, ledger: Ledger | None) -> Report:
     manifest = bundle.manifest
     faults: list[Fault] = []
     head, count = GENESIS, 0
+    numbers: dict[str, int] = {}
     for line in bundle.lines():
         head, count = link(head, line), count + 1
         try:
-            if read_event(line).run_id != manifest.run_id:
+            event = read_event(line)
+            if event.run_id != manifest.run_id:
                 faults.append(Fault("this event is of another run", event=count))
+            elif isinstance(bundle, Unsealed) and event.source.seq is not msgspec.UNSET:
+                # No manifest to tell what is missing, but every shim numbers its events from 1.
+                expected = numbers.get(event.source.shim_id, 0) + 1
+                numbers[event.source.shim_id] = event.source.seq
+                if event.source.seq != expected:
+                    faults.append(Fault(f"before this event, number {expected} of its shim is missing", event=count))
         except BadEvent as error:
             faults.append(Fault(f"this event cannot be read: {error}", event=count))
         if faults:
