@@ -90,6 +90,11 @@ class Screen:
         self.column += cells
 
 
+def _own_terminal() -> None:
+    """In the child: its standard input becomes the terminal of its session, as it is for a shell's job."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
 class TerminalProgram:
     def __init__(
         self, command: Sequence[str], *, env: dict[str, str], columns: int = 100, lines: int = 30, timeout: float = 20.0
@@ -107,6 +112,7 @@ class TerminalProgram:
             stderr=subprocess.PIPE,
             env={**env, "TERM": "xterm"},
             start_new_session=True,
+            preexec_fn=_own_terminal,
         )
 
     def resize(self, columns: int, lines: int) -> None:

@@ -29,7 +29,7 @@ def call_lines(row: Row, columns: int | None, *, tag: str = "", elapsed_ms: int 
 def _first_line(row: Row, columns: int | None, tag: str, elapsed_ms: int | None) -> str:
     word, colour = state_word(row)
     latency = row["latency_ms"] if row["status"] else elapsed_ms
-    took = "" if latency is None or _refused(row) else duration(latency) if row["status"] else f"{latency // 1000} s"
+    took = "" if latency is None or _refused(row) else duration(latency)
     head = f"{clock(row['created_at'])}  "
     state = pad(word, 9)
     name = f"{row['server_name']}/{row['tool_name']}"

@@ -61,8 +61,10 @@ def duration(ms: int | None) -> str:
     """Short, with two or three figures that mean something; a duration that is not known is a dash."""
     if ms is None:
         return "-"
-    if ms < 10_000:
+    if ms < 1000:
         return f"{ms} ms"
+    if ms < 10_000:
+        return f"{ms / 1000:.2f} s"
     seconds = ms // 1000
     if seconds < 60:
         return f"{ms / 1000:.1f} s"

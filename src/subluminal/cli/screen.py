@@ -15,13 +15,14 @@ from collections.abc import Callable
 
 
 class Block:
-    """Lines that belong together. `rows` is how many of them stand on the screen."""
+    """Lines that belong together. `rows` is how many of them stand on the screen; `due`: not as they are now."""
 
-    __slots__ = ("lines", "rows")
+    __slots__ = ("due", "lines", "rows")
 
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines
         self.rows = 0
+        self.due = True
 
 
 class Screen:
@@ -39,14 +40,15 @@ class Screen:
     def resized(self) -> None:
         """Call when the terminal may have changed."""
         if self._size().columns != self._columns:
-            self.flush()
             self._columns = self._size().columns
             self.forget()
 
     def forget(self) -> None:
-        """What stands there may have moved: it is not changed any more."""
-        self._blocks.clear()
-        self._first_changed = None
+        """What stands there may have moved: it is not touched any more. What is due is printed below it."""
+        self._blocks = [block for block in self._blocks if block.due]
+        for block in self._blocks:
+            block.rows = 0
+        self._first_changed = 0 if self._blocks else None
 
     def append(self, lines: list[str]) -> Block:
         block = Block(lines)
@@ -64,6 +66,7 @@ class Screen:
             return False
         if block.lines != lines:
             block.lines = lines
+            block.due = True
             self._changed(place)
         return True
 
@@ -76,6 +79,7 @@ class Screen:
         for block in below:
             pieces += [line + "\n" for line in block.lines]
             block.rows = len(block.lines)
+            block.due = False
         self._first_changed = None
         self._write("".join(pieces))
         self._let_go()

@@ -24,7 +24,7 @@ from subluminal.ledger.sync import sync
 DEFAULT_LINES = 10
 # Calls whose end is awaited. An agent that starts more at once loses the oldest from sight, never from the ledger.
 MAX_OPEN_CALLS = 10_000
-_TICK_S = 1.0
+TICK_MS = 1000
 
 HELP = """Watch tool calls as they happen, one line per call.
 
@@ -162,7 +162,7 @@ class Tail:
                     for line in self._feed.lines():
                         self._take(line)
                     if time.monotonic() >= next_tick:
-                        next_tick = time.monotonic() + _TICK_S
+                        next_tick = time.monotonic() + TICK_MS / 1000
                         self._tick()
                     self._view.flush()
                 presence.wait(0.0 if self._feed.has_more else POLL_S)
@@ -231,7 +231,9 @@ class Tail:
             return
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         for call in self._open.values():
-            self._view.ticked(call, between_ms(call.row["created_at"], now))
+            elapsed_ms = between_ms(call.row["created_at"], now)
+            if elapsed_ms is not None and elapsed_ms >= TICK_MS:
+                self._view.ticked(call, elapsed_ms)
 
 
 TAIL = Command("tail", tail, HELP, OPTIONS)

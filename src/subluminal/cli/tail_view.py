@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 from subluminal.cli.call_lines import call_lines
@@ -138,6 +139,8 @@ class TerminalView(TextView):
         super().__init__()
         self._screen = Screen(sys.stdout.write, lambda: os.get_terminal_size(1))
         self._blocks: dict[tuple[str, str], Block] = {}
+        self._resumed = False
+        signal.signal(signal.SIGCONT, self._on_resume)
         quiet_input()
 
     @property
@@ -156,16 +159,23 @@ class TerminalView(TextView):
         else:
             self._blocks[call.key] = block
 
-    def ticked(self, call: CallState, elapsed_ms: int | None) -> None:
-        if call.key in self._blocks and elapsed_ms is not None and elapsed_ms >= 1000:
-            block = self._blocks[call.key]
-            lines = call_lines(call.row, self.columns, tag=self.tag(call.row["run_id"]), elapsed_ms=elapsed_ms)
-            self._screen.change(block, lines)
+    def ticked(self, call: CallState, elapsed_ms: int) -> None:
+        block = self._blocks.get(call.key)
+        if block is not None:
+            tag = self.tag(call.row["run_id"])
+            self._screen.change(block, call_lines(call.row, self.columns, tag=tag, elapsed_ms=elapsed_ms))
 
     def put(self, lines: list[str]) -> None:
         self._screen.append(lines)
 
+    def _on_resume(self, number: int, frame: object) -> None:
+        self._resumed = True
+
     def flush(self) -> None:
+        if self._resumed:  # after Ctrl-Z the shell has printed lines of its own, and has set the terminal as it likes
+            self._resumed = False
+            self._screen.forget()
+            quiet_input()
         self._screen.flush()
         self._screen.resized()
         super().flush()

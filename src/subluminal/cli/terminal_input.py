@@ -1,7 +1,11 @@
-"""Keys typed while `sub tail` draws must not be echoed: a newline would move the lines it counts on."""
+"""Keys typed while `sub tail` draws must not be echoed: a newline would move the lines it counts on.
+
+Trap: a background job that changes the terminal's settings is stopped (SIGTTOU), so only the foreground one does.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 import termios
 from typing import Any
@@ -10,9 +14,11 @@ _saved: list[Any] | None = None
 
 
 def quiet_input() -> None:
-    """Ctrl-C and Ctrl-Z keep working. Nothing happens where the input is no terminal."""
+    """Ctrl-C and Ctrl-Z keep working. Nothing happens where the input is no terminal of ours."""
     global _saved
     try:
+        if not _in_foreground():
+            return
         _saved = termios.tcgetattr(sys.stdin.fileno())
         quiet = list(_saved)
         quiet[3] &= ~(termios.ECHO | termios.ECHONL)
@@ -22,10 +28,13 @@ def quiet_input() -> None:
 
 
 def restore_input() -> None:
-    if _saved is None:
-        return
     try:
-        # What was typed meanwhile was meant for nobody.
-        termios.tcsetattr(sys.stdin.fileno(), termios.TCSAFLUSH, _saved)
+        if _saved is not None and _in_foreground():
+            # What was typed meanwhile was meant for nobody.
+            termios.tcsetattr(sys.stdin.fileno(), termios.TCSAFLUSH, _saved)
     except (termios.error, OSError, ValueError):
         pass
+
+
+def _in_foreground() -> bool:
+    return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()

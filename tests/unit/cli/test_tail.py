@@ -196,6 +196,17 @@ def test_keys_are_not_echoed_while_it_draws_and_are_again_afterwards(home):
         assert program.echoes()
 
 
+def test_after_a_stop_what_the_shell_may_have_moved_is_left_alone(home):
+    with journal(home) as shim, on_terminal(home) as program:
+        shim.write(shim.events.start("slow"), shim.events.decision())
+        program.wait_for("git/slow")
+        program.process.send_signal(signal.SIGSTOP)
+        program.process.send_signal(signal.SIGCONT)
+        shim.write(shim.events.end())
+        wait_for(lambda: program.pump(0.02) or program.screen.text.count("git/slow") == 2, what="the second line")
+        assert not program.echoes()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_ends_cleanly_when_told_to(home, number):
     with tail_lines(home) as (process, _), journal(home) as shim:
