@@ -23,26 +23,30 @@ if TYPE_CHECKING:
 SECRET_PREFIX = "SUB_SECRET_"
 PLACEHOLDER = "sub://"
 BINDINGS_VARIABLE = "SUB_SECRET_BINDINGS"
-# Settings of the shim itself. Identity, SUB_HOME and SUB_POLICY do pass on: an agent started by a tool server belongs
-# to the same run, ledger and policy. Other names that happen to begin with SUB_ are not ours to take.
+# Everything that steers or identifies a shim. An agent that a tool server starts still belongs to the run: its shims
+# find it through their ancestors. Other names that happen to begin with SUB_ are not ours to take.
 CONTROL_VARIABLES = frozenset(
     (
+        *IDENTITY_VARIABLES,
         "SUB_AUDIT",
         "SUB_EVENTS",
+        "SUB_HOME",
         "SUB_LEDGER_IDLE_S",
         "SUB_MAX_INSPECT_BYTES",
         "SUB_MAX_MESSAGE_BYTES",
         "SUB_MAX_PREVIEW_BYTES",
+        "SUB_POLICY",
+        "SUB_POLICY_JSON",
         "SUB_REFUSAL_STYLE",
         "SUB_TIMEOUT_MS",
+        "SUB_WORKLOAD",
     )
 )
 # What any program may rely on; an env_allowlist adds to these.
 ALWAYS_PASSED = frozenset(
     (
         *("HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"),
-        *("SYSTEMROOT", "TEMP", "TMP", "SUB_HOME", "SUB_POLICY", "SUB_POLICY_JSON", "SUB_WORKLOAD"),
-        *IDENTITY_VARIABLES,
+        *("SYSTEMROOT", "TEMP", "TMP"),
     )
 )
 _KEYS = ("inject_as", "secret_ref", "source", "redact", "required")

@@ -119,7 +119,7 @@ def test_the_upstream_sees_the_client_s_environment_but_not_our_controls() -> No
         "SUB_SECRET_BINDINGS": "[]",
         "SUB_AUDIT": "before",
     }
-    kept = {"PATH", "SUBMARINE", "SUB_TITLE", "SUB_RUN_ID", "SUB_POLICY"}
+    kept = {"PATH", "SUBMARINE", "SUB_TITLE"}
     assert upstream_environ(environ, server()) == {name: environ[name] for name in kept}
 
 
