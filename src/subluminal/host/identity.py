@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _MAX_ANCESTORS = 24
 _SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ash", "fish", "env", "npx", "uvx", "timeout"))
 _CONTROL_PREFIX = "SUB_"
+_MAX_WORKLOAD_CHARS = 16_384
 
 
 def borrow_environment(environ: MutableMapping[str, str]) -> None:
@@ -217,12 +218,18 @@ def _given_workload(environ: MutableMapping[str, str]) -> dict[str, Any] | None:
         return None
     import json
 
+    from subluminal.contracts.jsontext import to_json
+
     try:
-        value = json.loads(text)
-    except ValueError:
+        value = json.loads(text) if len(text) <= _MAX_WORKLOAD_CHARS else None
+        to_json(value)  # it stands in every event: what cannot be written must not be taken
+    except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        print("sub: SUB_WORKLOAD is not a JSON object; ignored", file=sys.stderr)
+        print(
+            f"sub: SUB_WORKLOAD is not a JSON object of at most {_MAX_WORKLOAD_CHARS} characters; ignored",
+            file=sys.stderr,
+        )
         return None
     return value
 

@@ -1,0 +1,171 @@
+"""Who is acting: from the environment, an ancestor, a registration, or derived from the client that started us."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.shim import isolated_env
+from subluminal.contracts.identity import Source
+from subluminal.core.emit import Emitter
+from subluminal.host import identity
+from subluminal.host.identity import borrow_environment, discover
+
+WHO = """
+import json, os
+from subluminal.host.identity import borrow_environment, discover, host_id
+borrow_environment(os.environ)
+who = discover(os.environ, host_id())
+print(json.dumps([who.run_id, who.agent_id, who.client, who.env]))
+"""
+CLIENT = """
+import os, subprocess, sys
+env = {name: value for name, value in os.environ.items() if not name.startswith("SUB_") or name == "SUB_HOME"}
+for _ in range(2):
+    subprocess.run([*sys.argv[2:], sys.executable, "-c", sys.argv[1]], env=env, check=True)
+"""
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in list(os.environ):
+        if name.startswith(("SUB_", "CI", "GITHUB_", "GITLAB_", "KUBERNETES_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("SUB_HOME", str(tmp_path / "sub"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "sub"
+
+
+def client(env: dict[str, str], *wrapper: str) -> list[list[str]]:
+    """A client process that scrubs the environment and starts two shims, one after the other: who they say they are."""
+    command = [sys.executable, "-c", CLIENT, WHO, *wrapper]
+    out = subprocess.run(command, env=env, capture_output=True, text=True, timeout=30)
+    assert out.returncode == 0, out.stderr
+    return [json.loads(line) for line in out.stdout.splitlines()]
+
+
+def test_shims_of_one_client_share_a_run_and_those_of_another_do_not(tmp_path: Path) -> None:
+    env = isolated_env(tmp_path)
+    first, second = client(env), client(env)
+    assert first[0] == first[1]
+    assert first[0][0].startswith("run-")
+    assert first[0][0] != second[0][0]
+
+
+def test_a_shell_between_client_and_shim_does_not_count(tmp_path: Path) -> None:
+    one, other = client(isolated_env(tmp_path), "sh", "-c", '"$0" "$@"; true')
+    assert one == other
+
+
+def test_a_scrubbed_environment_is_completed_from_an_ancestor(tmp_path: Path) -> None:
+    env = isolated_env(tmp_path, SUB_RUN_ID="r-7", SUB_AGENT_ID="coder", SUB_CLIENT="codex", SUB_ENV="ci")
+    assert client(env) == [["r-7", "coder", "codex", "ci"]] * 2
+
+
+def test_the_nearest_registered_ancestor_lends_its_identity_unless_its_pid_is_another_process_now(home: Path) -> None:
+    me = os.getpid()
+    script = WHO + "print(os.environ.get('SUB_RUN_ID'))"
+
+    def seen(start: str, **members: Any) -> str:
+        (home / "run").mkdir(parents=True, exist_ok=True)
+        entry = {"pid": me, "start": start, "environ": {"SUB_RUN_ID": "registered", "LD_PRELOAD": "evil.so"}, **members}
+        (home / "run" / f"{me}.json").write_text(json.dumps(entry))
+        out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True)
+        return out.stdout.splitlines()[-1]
+
+    assert seen(identity.start_time(me)) == "registered"
+    assert seen("1") == "None", "the number was given to another process"
+    assert seen(identity.start_time(me), environ="nonsense") == "None"
+    (home / "run" / f"{me}.json").write_text("{")
+    environ: dict[str, str] = {}
+    borrow_environment(environ)
+    assert environ == {}
+
+
+def test_only_our_own_variables_are_borrowed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identity, "ancestors", lambda: [os.getppid()])
+    monkeypatch.setattr(identity, "_environ_of", lambda _: {})
+    (home / "run").mkdir(parents=True)
+    parent = os.getppid()
+    entry = {
+        "start": identity.start_time(parent),
+        "environ": {"SUB_RUN_ID": "r", "LD_PRELOAD": "evil.so", "SUB_ENV": "ci"},
+    }
+    (home / "run" / f"{parent}.json").write_text(json.dumps(entry))
+    environ = {"SUB_ENV": "prod"}
+    borrow_environment(environ)
+    assert environ == {"SUB_RUN_ID": "r", "SUB_ENV": "prod"}
+
+
+def test_words_outside_the_contract_never_become_new_words() -> None:
+    found = discover({"SUB_RUN_ID": "r", "SUB_CLIENT": "hal9000", "SUB_ENV": "moon"}, "h")
+    assert (found.client, found.env) == ("custom", "unknown")
+
+
+HOSTILE_WORKLOADS = [
+    "[]", "17", "nonsense", '"text"', "{", '{"a":' * 20_000 + "1" + "}" * 20_000, '{"a":' * 700 + "1" + "}" * 700,
+    '{"a":"' + "x" * 100_000 + '"}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", HOSTILE_WORKLOADS, ids=range(len(HOSTILE_WORKLOADS)))
+def test_a_hostile_workload_is_ignored_with_a_word(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = discover({"SUB_RUN_ID": "r", "SUB_WORKLOAD": text}, "h")
+    assert found.workload is None
+    assert "SUB_WORKLOAD" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ['{"a":NaN,"b":-Infinity}', '{"a":"\\ud800"}', '{"a":1e999}', '{"a":"\\n\\u0000\\""}'])
+def test_an_odd_workload_still_makes_valid_events(text: str) -> None:
+    found = discover({"SUB_RUN_ID": "r\udcff", "SUB_WORKLOAD": text}, "h")
+    line = Emitter(found, Source("h", "p", "s")).secret_injection(0, "A", "b", "env", True)
+    assert json.loads(line.encode("utf-8", "replace"))["workload"].keys() >= {"a"}
+    assert line.count("\n") == 1
+
+
+def test_the_local_user_and_repository_are_the_workload_of_a_developer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "repo" / ".git").mkdir(parents=True)
+    (tmp_path / "repo" / "deep" / "down").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "repo" / "deep" / "down")
+    found = discover({"SUB_RUN_ID": "r", "USER": "ada"}, "h")
+    assert found.workload == {"user": "ada", "repo_path": str(tmp_path / "repo")}
+    assert found.principal == "ada"
+
+
+def test_the_host_id_is_made_once_and_kept(home: Path) -> None:
+    first = identity.host_id()
+    assert identity.host_id() == first
+    assert (home / "host_id").stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in home.iterdir()] == ["host_id"]
+
+
+def test_a_home_that_cannot_be_written_still_gives_a_stable_host_id(home: Path) -> None:
+    home.write_text("not a directory")
+    assert identity.host_id() == identity.host_id()
+
+
+def test_many_shims_that_start_at_once_agree_on_the_host_id(home: Path) -> None:
+    script = "from subluminal.host.identity import host_id;print(host_id())"
+    crowd = [subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) for _ in range(6)]
+    assert len({process.communicate(timeout=30)[0] for process in crowd}) == 1
+
+
+def test_a_process_with_an_odd_name_is_read_right(tmp_path: Path) -> None:
+    odd = tmp_path / ") R 1 (x"
+    odd.symlink_to("/bin/sleep")
+    with subprocess.Popen([str(odd), "30"]) as process:
+        try:
+            assert identity._stat(process.pid)[1] == os.getpid()
+            assert identity.start_time(process.pid).isdigit()
+        finally:
+            process.kill()
+    assert identity.start_time(process.pid) == ""
