@@ -93,10 +93,14 @@ def assert_clean(data: bytes, secret: str, where: object) -> None:
         assert trace not in data, (str(where), trace[:40])
 
 
-def files_below(directory: Path) -> Iterator[Path]:
+def files_below(directory: Path) -> Iterator[tuple[Path, bytes]]:
+    """Each file with its content; the daemon removes a journal it has taken in, perhaps at this moment."""
     for path in sorted(directory.rglob("*")):
         if path.is_file():
-            yield path
+            try:
+                yield path, path.read_bytes()
+            except FileNotFoundError:
+                continue
 
 
 def bound(secret: str, **more: str) -> dict[str, str]:
@@ -247,10 +251,10 @@ def test_nothing_on_disk_holds_the_secret(tmp_path: Path, ending: str) -> None:
             stored = wait_for_ledger(home)
             assert b"injected_secret" in stored
             assert_clean(stored, secret, "ledger")
-        seen = list(files_below(home))
-        assert any(path.suffix == ".jsonl" or path.name.startswith("ledger.db") for path in seen), seen
-        for path in seen:
-            assert_clean(path.read_bytes(), secret, path)
+        seen = dict(files_below(home))
+        assert any(path.suffix == ".jsonl" or path.name.startswith("ledger.db") for path in seen), list(seen)
+        for path, content in seen.items():
+            assert_clean(content, secret, path)
         assert_clean(agent.stderr.encode(), secret, "stderr")
     assert all(not is_alive(pid) for pid in agent.tree())
 
