@@ -14,6 +14,7 @@ import sqlite3
 from collections.abc import Callable
 from time import monotonic
 
+from subluminal.cli.output import note
 from subluminal.contracts.errors import LedgerError
 from subluminal.host import paths
 from subluminal.host.ledgerd import spawn_ledgerd
@@ -26,6 +27,7 @@ from subluminal.ledger.query import Ledger, open_ledger
 POLL_S = 0.03
 _STAT_EVERY_S = 1.0
 _START_EVERY_S = 2.0
+_START_WITHIN_S = 6.0
 _BATCH = 500
 PATIENCE_S = 3.0
 
@@ -40,6 +42,8 @@ class Presence:
     def __init__(self) -> None:
         self._connection: socket.socket | None = None
         self._next_start = 0.0
+        self._missing_since: float | None = None
+        self._told = False
         self._poll = select.poll()
         self._poll.register(1, 0)  # errors and hang-ups only: the reader of our output has gone
 
@@ -50,7 +54,16 @@ class Presence:
         if self._connection is not None:
             self._connection.setblocking(False)
             self._poll.register(self._connection, select.POLLIN)
-        elif monotonic() >= self._next_start:
+            self._missing_since = None
+        else:
+            self._start()
+
+    def _start(self) -> None:
+        self._missing_since = self._missing_since or monotonic()
+        if not self._told and monotonic() - self._missing_since > _START_WITHIN_S:
+            self._told = True
+            note("The ledger daemon does not start; `sub ledgerd --foreground` shows why. Still trying.")
+        if monotonic() >= self._next_start:
             self._next_start = monotonic() + _START_EVERY_S
             try:
                 home = paths.ensure_private_dir(paths.sub_home())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -340,6 +341,14 @@ def test_a_daemon_that_is_killed_is_started_again_and_nothing_is_missed(home):
     assert [(c["tool_name"], c["state"]) for c in found] == [
         (tool, state) for tool in ("two", "three") for state in ("started", "decided", "ended")
     ]
+
+
+def test_a_ledger_of_a_newer_version_ends_it_with_a_sentence(home):
+    stored(home, [])
+    with sqlite3.connect(home / "ledger.db") as database:
+        database.execute("PRAGMA user_version = 99")
+    result = run_sub(home, "tail")
+    assert result.returncode == 2 and "newer Subluminal" in result.stderr and "Traceback" not in result.stderr
 
 
 def test_control_sequences_are_shown_and_never_obeyed(home):
