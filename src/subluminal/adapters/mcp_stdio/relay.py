@@ -70,7 +70,7 @@ class Relay:
             refusal_style=prepared.server.refusal_style,
             timeout_ms=self.timeout_ms,
         )
-        self.notifier = Notifier(isinstance(self.sink, JournalSink) and options.events in (None, "ledger"))
+        self.notifier = Notifier(isinstance(self.sink, JournalSink) and self.sink.spooled)
         self.poller = select.poll()
         self.to_server = Outflow(upstream.stdin)
         self.to_client = Outflow(STDOUT)
@@ -135,6 +135,7 @@ class Relay:
         self._watch(self._wake, select.POLLIN)
         self._watch(STDOUT, 0)  # tells when the client has gone
         self._watch(STDIN, select.POLLIN)
+        self._woken()  # a server that ended before we had a handler sends no signal any more
         while self._server_open or upstream.status is None:
             for fd, event in poll(self._timeout_ms()):
                 if fd == STDIN:
