@@ -13,6 +13,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "explain": ("subluminal.cli.policy_explain", "explain_command", "Say how one call would be decided, and why."),
     "test": ("subluminal.cli.policy_test", "test_command", "Run the tests of policies."),
     "diff": ("subluminal.cli.policy_diff", "diff_command", "Compare two policies: looser or tighter?"),
+    "check": ("subluminal.cli.policy_check", "check_command", "Judge recorded calls again under a policy."),
     "compile": ("subluminal.cli.policy_lint", "compile_command", "Print the compiled snapshot and its policy_hash."),
     "fmt": ("subluminal.cli.policy_edit", "fmt_command", "Format policies; comments stay."),
 }
