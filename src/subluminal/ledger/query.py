@@ -182,7 +182,8 @@ class Ledger:
         columns = ", ".join([*(f"{GROUPS[name]} AS {name}" for name in fine), COUNTED if exact else MEASURED])
         places = range(1, len(fine) + 1 + exact)
         grouping = " GROUP BY " + ", ".join(map(str, places))
-        return add_up(self._each_branch(filters, columns, grouping, lambda row: row), fine, by, exact)[:limit]
+        rows = self._each_branch(filters, columns, grouping, lambda row: row, covering=exact)
+        return add_up(rows, fine, by, exact)[:limit]
 
     def _few(self, filters: Filters | None) -> bool:
         """Whether the calls are few enough to be sorted at once; looks at no more than that."""
@@ -196,12 +197,16 @@ class Ledger:
                 return False
         return True
 
-    def _each_branch(self, filters: Filters | None, columns: str, grouping: str, of_row: Any) -> Iterator[Any]:
-        """The branches of a plan are disjoint, so that counts and groups of them add up."""
+    def _each_branch(
+        self, filters: Filters | None, columns: str, grouping: str, of_row: Any, *, covering: bool = True
+    ) -> Iterator[Any]:
+        """The branches of a plan are disjoint, so that counts and groups of them add up.
+
+        Where no index leads, SQLite may pick one that covers the columns (`covering`), or else reads the table."""
         chosen = plan(self.connection, filters or Filters())
         for branch in chosen.branches:
             index, where, values = chosen.where(branch)
-            hint = index if branch.index else ""  # no leading index: SQLite may pick one that covers the columns
+            hint = index if branch.index or not covering else ""
             sql = f"SELECT {columns} FROM tool_calls c {hint} WHERE {where}{grouping}"
             for row in self.connection.execute(sql, values):
                 yield of_row(row)
