@@ -1,0 +1,98 @@
+"""Glue for the official SDK, mcp 2.x: server middleware `(ctx, call_next)`.
+
+The SDK calls this signature provisional, so nothing but the translation stands here. Every inbound message passes; only
+`tools/call` with a request id is a call (the SDK has no handler for one without). Results come back as they go on the
+wire, errors as exceptions, which are recorded with the code that the SDK will give them.
+"""
+
+from __future__ import annotations
+
+from mcp.shared.exceptions import MCPError
+from pydantic import ValidationError
+
+from subluminal.adapters.in_process.calls import Calls
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import os
+    from typing import Any
+
+    from subluminal.adapters.in_process.calls import Call, Refusal
+
+INVALID_PARAMS = -32602
+
+
+class SubluminalMiddleware:
+    """`server_name` is what policies and records call this server. It is not asked of the client."""
+
+    def __init__(
+        self,
+        server_name: str,
+        policy: str | os.PathLike[str] | dict[str, Any] | None = None,
+        *,
+        events: str | None = None,
+        client: str | None = None,
+    ) -> None:
+        self.calls = Calls(policy, server_name=server_name, events=events, client=client)
+
+    async def __call__(self, ctx: Any, call_next: Any) -> Any:
+        if ctx.method != "tools/call" or ctx.request_id is None:
+            result = await call_next(ctx)
+            if ctx.method == "tools/list" and isinstance(result, dict):
+                self.calls.learn_tools(_hints(result))
+            return result
+        params = ctx.params
+        name = params.get("name") if params is not None else None
+        if not isinstance(name, str):
+            return await call_next(ctx)  # no tool is named: the SDK refuses it, whatever else it says
+        rest = {key: value for key, value in params.items() if key not in ("name", "arguments")}
+        meta = rest.get("_meta")
+        call = self.calls.begin(
+            name,
+            params.get("arguments"),
+            ctx.request_id,
+            meta=meta if isinstance(meta, dict) else None,
+            rest=rest,
+        )
+        if call.refusal is not None:
+            return _refused(call.refusal)
+        try:
+            result = await call_next(ctx)
+        except Exception as error:
+            self._failed(call, error)
+            raise
+        except BaseException:
+            self.calls.cancelled(call)
+            raise
+        self.calls.returned(call, result)
+        return result
+
+    def close(self) -> None:
+        self.calls.close()
+
+    def _failed(self, call: Call, error: Exception) -> None:
+        """As the SDK's dispatcher translates it."""
+        if isinstance(error, MCPError):
+            self.calls.failed(call, error.error.message, error.error.code, error.error.data)
+        elif isinstance(error, ValidationError):
+            self.calls.failed(call, "Invalid request parameters", INVALID_PARAMS, "")
+        else:
+            self.calls.failed(call, str(error), 0)
+
+
+def _refused(refusal: Refusal) -> dict[str, Any]:
+    if not refusal.as_result:
+        raise MCPError(refusal.code, refusal.message, refusal.data)
+    content = [{"type": "text", "text": refusal.message}]
+    return {"content": content, "isError": True, "_meta": refusal.data}
+
+
+def _hints(result: dict[str, Any]) -> list[tuple[str, Any, Any, Any]]:
+    found = []
+    tools = result.get("tools")
+    for tool in tools if isinstance(tools, list) else ():
+        notes = tool.get("annotations") if isinstance(tool, dict) else None
+        if isinstance(notes, dict) and isinstance(tool.get("name"), str):
+            hints = (notes.get("readOnlyHint"), notes.get("destructiveHint"), notes.get("openWorldHint"))
+            found.append((tool["name"], *hints))
+    return found
