@@ -14,6 +14,7 @@ class ToolCall:
     `args_stream_hash` is the SHA-256 of the raw message bytes observed. `ambiguous` names the reason when two sane
     parsers could read the message differently. `continues` is the call_id of the call that this one continues
     (a multi-round-trip leg), else None. `risk_classes` is what the adapter learned of the tool (annotations).
+    `too_large` says why the message could not be held for judgement; such a call cannot be forwarded.
     """
 
     __slots__ = (
@@ -25,6 +26,7 @@ class ToolCall:
         "continues",
         "risk_classes",
         "server_name",
+        "too_large",
         "tool_name",
         "transport",
     )
@@ -42,6 +44,7 @@ class ToolCall:
         ambiguous: str | None = None,
         continues: str | None = None,
         risk_classes: frozenset[str] = frozenset(),
+        too_large: str | None = None,
     ) -> None:
         self.server_name = server_name
         self.tool_name = tool_name
@@ -53,3 +56,4 @@ class ToolCall:
         self.ambiguous = ambiguous
         self.continues = continues
         self.risk_classes = risk_classes
+        self.too_large = too_large

@@ -26,6 +26,7 @@ from subluminal.contracts.vocabulary import (
     ERROR_CODES,
     EVALUATION_ERROR,
     MAX_PREVIEW_BYTES,
+    MESSAGE_TOO_LARGE,
     POLICY_INVALID,
     THROTTLE,
     TRUNCATED,
@@ -226,11 +227,11 @@ class Gate:
                 if fault.kind in _AMBIGUOUS_KINDS and call.ambiguous is None:
                     call.ambiguous = "arguments: " + fault.kind
         if self._refuse_all is not None:
-            record.seq = self.state.next_seq()
-            record.decision = Decision(
-                BLOCK, None, "critical", POLICY_INVALID, self._refuse_all, policy=self.stack.policies[0]
-            )
-            record.tags, record.trips, record.watch = [], [], None
+            self._refuse(record, POLICY_INVALID, self._refuse_all)
+            return
+        if call.too_large is not None and self.state.terminated is None:
+            summary = f"{call.tool_name} on {call.server_name} was refused: its message is {call.too_large}."
+            self._refuse(record, MESSAGE_TOO_LARGE, f"{summary} Send less at once, or a reference instead of content.")
             return
 
         def args_hash() -> str:
@@ -249,6 +250,12 @@ class Gate:
         record.tags = verdict.tags
         record.trips = verdict.trips
         record.watch = verdict.watch
+
+    def _refuse(self, record: CallRecord, reason_code: str, summary: str) -> None:
+        """Refused before any rule is asked."""
+        record.seq = self.state.next_seq()
+        record.decision = Decision(BLOCK, None, "critical", reason_code, summary, policy=self.stack.policies[0])
+        record.tags, record.trips, record.watch = [], [], None
 
     def _decide_after_fault(self, record: CallRecord, fault: Exception) -> None:
         record.seq = self.state.next_seq()

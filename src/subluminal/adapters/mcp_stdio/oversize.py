@@ -30,7 +30,7 @@ class Oversize:
             try:
                 self._fd = _unlinked_file()
             except OSError as error:
-                self.fault = f"no room to hold the message for judgement: {error.strerror}"
+                self.fault = f"too large for memory, and there is no room to keep it: {error.strerror}"
 
     def feed(self, chunk: bytes) -> None:
         self.size += len(chunk)
@@ -46,12 +46,7 @@ class Oversize:
             while view:
                 view = view[os.write(self._fd, view) :]
         except OSError as error:
-            self._give_up(f"no room to hold the message for judgement: {error.strerror}")
-
-    def finish(self) -> None:
-        self.scan.finish()
-        if self.fault is not None and self.scan.ambiguous is None:
-            self.scan.ambiguous = self.fault
+            self._give_up(f"too large for memory, and there is no room to keep it: {error.strerror}")
 
     def stream_hash(self) -> str:
         return str(self._hash.hexdigest())

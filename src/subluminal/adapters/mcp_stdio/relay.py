@@ -306,12 +306,12 @@ class Relay:
     def _end_big_call(self, wall_ms: int, now_ns: int, newline: bytes = b"\n") -> None:
         big, self._client_big = self._client_big, None
         assert big is not None
-        big.finish()
+        big.scan.finish()
         session = self.session
         self._forward()
         reading = wire.read_scan(big.scan)
-        if reading.kind in (wire.CALL, wire.AMBIGUOUS):
-            passes = session.judge(reading, big.size, wall_ms, now_ns, None, big.stream_hash())
+        if reading.kind in (wire.CALL, wire.AMBIGUOUS) or big.fault is not None:
+            passes = session.judge(reading, big.size, wall_ms, now_ns, None, big.stream_hash(), big.fault)
         else:
             session.note(reading, wall_ms, now_ns)
             passes = True
@@ -321,7 +321,7 @@ class Relay:
             else:
                 # The run was terminated while it passed. The server has not seen its end, and must not.
                 self.upstream.signal(signal.SIGKILL)
-        elif passes and big.fault is None:
+        elif passes:
             self.to_server.send_file(big.release())
             self.to_server.send(newline)
         else:
@@ -384,7 +384,7 @@ class Relay:
     def _end_big_reply(self) -> None:
         big, self._server_big = self._server_big, None
         assert big is not None
-        big.finish()
+        big.scan.finish()
         self.to_client.send(b"\n")
         values = big.scan.values
         if "id" in values and "method" not in values:

@@ -142,6 +142,7 @@ class Session:
         now_ns: int,
         batch: Batch | None,
         args_stream_hash: str | None = None,
+        too_large: str | None = None,
     ) -> bool:
         """Ask the gate about a call; True if it may be forwarded."""
         gate = self.gate
@@ -154,6 +155,7 @@ class Session:
             None if reading.meta is None else wire.call_context(reading.meta),
             args_stream_hash=args_stream_hash,
             ambiguous=reading.ambiguous,
+            too_large=too_large,
         )
         if self.risk_classes:
             call.risk_classes = self.risk_classes.get(reading.tool_name, call.risk_classes)
