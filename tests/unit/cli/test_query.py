@@ -15,6 +15,7 @@ import pytest
 
 from harness.command_line import run_sub, stored
 from harness.ledger import BASE_MS, EventMaker, spool_of, sub_environment, timestamp, wait_for
+from harness.processes import MARKER_VARIABLE, kill_marked, new_marker
 from harness.terminal import TerminalProgram
 from subluminal.cli.query import QUERY
 
@@ -237,15 +238,17 @@ def test_control_sequences_from_servers_are_shown_and_never_obeyed(tmp_path):
             assert program.process.wait(20) == 0
 
 
-def test_what_lies_in_the_spool_is_taken_in_first(tmp_path):
+def test_what_lies_in_the_spool_is_taken_in_first(tmp_path, monkeypatch):
     home = tmp_path / "sub"
+    marker = new_marker()
+    monkeypatch.setenv(MARKER_VARIABLE, marker)
     maker = EventMaker("run-spool", "shim-9")
     (spool_of(home) / "shim-9.jsonl").write_bytes(b"".join(line + b"\n" for line in maker.whole_run(2)))
     assert run_sub(home, "query", "--no-sync").returncode == 2  # there is no ledger, and none was asked for
     try:
         wait_for(lambda: run_sub(home, "query", "--count").stdout == "2\n", what="the calls of the spool")
     finally:
-        run_sub(home, "ledgerd", "--stop")
+        kill_marked(marker)
 
 
 def test_runs_are_listed_with_their_counts(home):

@@ -17,6 +17,7 @@ from harness.command_line import SUB, run_sub, stored
 from harness.driver import Agent
 from harness.fake_server import fake_server
 from harness.ledger import EventMaker, ledgerd, sub_environment, wait_for
+from harness.processes import MARKER_VARIABLE, kill_marked, new_marker
 from harness.shim import shim_command
 from harness.terminal import TerminalProgram
 from subluminal.host.journal import create_journal
@@ -47,10 +48,13 @@ TAIL = [*SUB, "tail"]
 
 
 @pytest.fixture
-def home(tmp_path):
+def home(tmp_path, monkeypatch):
+    """Whatever a test starts carries its marker, a daemon that is still starting included, and ends with the test."""
+    marker = new_marker()
+    monkeypatch.setenv(MARKER_VARIABLE, marker)
     (tmp_path / "sub").mkdir(mode=0o700)
     yield tmp_path / "sub"
-    run_sub(tmp_path / "sub", "ledgerd", "--stop")
+    kill_marked(marker)
 
 
 class Journal:
