@@ -9,7 +9,6 @@ import click
 
 from subluminal.cli.output import note, print_json
 from subluminal.contracts.errors import LedgerError
-from subluminal.host import paths
 
 
 @click.command(
@@ -87,11 +86,10 @@ def _stop(as_json: bool) -> int:
 def _foreground(http: str | None, quiet: bool) -> int:
     from subluminal.ledger.daemon import AlreadyRunning, Daemon
     from subluminal.ledger.log import Log
-    from subluminal.ledger.settings import idle_exit_s
+    from subluminal.ledger.settings import idle_exit_s, private_home
 
     os.umask(0o077)
-    home = os.path.abspath(paths.ensure_private_dir(paths.sub_home()))
-    paths.ensure_private_dir(os.path.join(home, "spool"))
+    home = private_home()
     log = Log(os.path.join(home, "ledgerd.log"), echo=not quiet)
     try:
         daemon = Daemon(home, idle_exit_s=idle_exit_s(), log=log)

@@ -9,6 +9,7 @@ from time import monotonic, sleep
 from subluminal.contracts.errors import LedgerError
 from subluminal.host import paths
 from subluminal.host.ledgerd import socket_address, spawn_ledgerd
+from subluminal.ledger.settings import private_home
 
 _RETRY_S = 0.02
 
@@ -35,8 +36,7 @@ def ensure_ledgerd(wait: float = 5.0) -> bool:
     """Make sure a daemon runs. With `wait`, up to that many seconds until it listens; True: it does."""
     connection = connect()
     if connection is None:
-        home = paths.ensure_private_dir(paths.sub_home())
-        spawn_ledgerd(os.path.abspath(home))
+        spawn_ledgerd(private_home())
         deadline = monotonic() + wait
         while connection is None and monotonic() < deadline:
             sleep(_RETRY_S)

@@ -101,7 +101,15 @@ class Daemon:
     # -- start and end ----------------------------------------------------------------------------------------
 
     def _take_lock(self) -> int:
-        descriptor = os.open(os.path.join(self.home, "ledgerd.pid"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        path = os.path.join(self.home, "ledgerd.pid")
+        try:
+            os.makedirs(os.path.join(self.home, "spool"), mode=0o700, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise LedgerError(
+                f"The ledger daemon cannot write in {self.home}: {error.strerror}.",
+                hint="Make the directory writable, or set SUB_HOME to another one.",
+            ) from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

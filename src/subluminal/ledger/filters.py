@@ -167,6 +167,8 @@ def plan(connection: sqlite3.Connection, filters: Filters) -> Plan:
         else:
             rest.append(_names_condition("c.server_name", filters.server_name))
             rest.append(_names_condition("c.tool_name", filters.tool_name))
+    if not all(leaders):
+        return Plan([], rest)  # no recorded tool has such a name
     if not leaders:
         return Plan([BY_TIME], rest)
     best = leaders[0] if len(leaders) == 1 else min(leaders, key=lambda group: _probe(connection, group))
@@ -195,8 +197,6 @@ def _names_condition(column: str, patterns: list[str]) -> Condition:
 
 def _filtering(group: list[Condition]) -> Condition:
     """A group that does not lead, as one condition that no index can take over."""
-    if not group:
-        return Condition("0")
     sql = " OR ".join(f"({_no_index(condition.sql)})" for condition in group)
     return Condition(f"({sql})", [value for condition in group for value in condition.values])
 
@@ -218,12 +218,17 @@ def _probe(connection: sqlite3.Connection, group: list[Condition]) -> int:
     return total
 
 
+def _first_id(ms: int) -> int:
+    """The lowest id a call of this millisecond can have; a time beyond all ids is beyond all calls."""
+    return max(-(1 << 62), min(ms << TIE_BITS, (1 << 62)))
+
+
 def _plain_conditions(filters: Filters) -> list[Condition]:
     found: list[Condition] = []
     if filters.since_ms is not None:
-        found.append(Condition("c.id >= ?", [filters.since_ms << TIE_BITS]))
+        found.append(Condition("c.id >= ?", [_first_id(filters.since_ms)]))
     if filters.until_ms is not None:
-        found.append(Condition("c.id < ?", [filters.until_ms << TIE_BITS]))
+        found.append(Condition("c.id < ?", [_first_id(filters.until_ms)]))
     if filters.min_latency_ms is not None:
         found.append(Condition("+c.latency_ms >= ?", [filters.min_latency_ms]))
     if ALLOW in filters.decision:

@@ -5,10 +5,21 @@ from __future__ import annotations
 import os
 import tomllib
 
-from subluminal.contracts.errors import ConfigError
+from subluminal.contracts.errors import ConfigError, LedgerError
 from subluminal.host import paths
 
 IDLE_EXIT_S = 900.0
+
+
+def private_home() -> str:
+    """The absolute SUB_HOME, made if need be; LedgerError if it cannot be."""
+    home = os.path.abspath(paths.sub_home())
+    try:
+        return paths.ensure_private_dir(home)
+    except OSError as error:
+        raise LedgerError(
+            f"The directory {home} cannot be made: {error.strerror}.", hint="Set SUB_HOME to one that can be written."
+        ) from None
 
 
 def idle_exit_s() -> float:

@@ -360,6 +360,16 @@ def test_a_deep_home_still_has_a_socket(tmp_path: Path) -> None:
         assert sub(home, "ledgerd", "--status").returncode == 0
 
 
+def test_a_home_that_cannot_be_written_is_a_sentence(home: Path) -> None:
+    (home / "file").write_text("")
+    for arguments in (["ledgerd", "--foreground"], ["ledgerd"], ["ingest", "-"]):
+        done = sub(home / "file" / "below", *arguments)
+        assert done.returncode == 2 and "cannot be made" in done.stderr and "Traceback" not in done.stderr
+    (home / "ledgerd.pid").mkdir()
+    done = sub(home, "ledgerd", "--foreground")
+    assert done.returncode == 2 and "cannot write in" in done.stderr and "Traceback" not in done.stderr
+
+
 def test_status_says_when_none_runs(home: Path) -> None:
     done = sub(home, "ledgerd", "--status", "--json")
     assert (done.returncode, json.loads(done.stdout)) == (1, {"running": False})

@@ -73,6 +73,8 @@ FILTERS: dict[str, tuple[dict[str, Any], Any]] = {
         lambda c: (c["server_name"], c["tool_name"]) == ("fs", "write"),
     ),
     "no such tool": ({"tool_name": ["nope"]}, lambda c: False),
+    "no such tool refused": ({"tool_name": ["nope"], "decision": ["BLOCK"], "rule_id": ["x"]}, lambda c: False),
+    "after the end of time": ({"since_ms": 1 << 60}, lambda c: False),
     "run": ({"run_id": ["run-1"]}, lambda c: c["run_id"] == "run-1"),
     "runs": ({"run_id": ["run-1", "run-2", "run-1"]}, lambda c: c["run_id"] != "run-0"),
     "run and refused": (

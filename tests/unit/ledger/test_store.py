@@ -227,6 +227,22 @@ def test_what_is_no_event_is_refused_with_a_reason_and_without_a_trace(store: St
     assert rows(store, "SELECT count(*) FROM runs") == [(0,)]
 
 
+@pytest.mark.contract("EVT-004")
+def test_no_event_without_a_run_is_stored_and_every_event_of_a_run_carries_its_id(store: Store) -> None:
+    lines = EventMaker("run-1", "shim-1").whole_run(3)
+    add_all(store, lines)
+    orphan = EventMaker("run-1", "shim-2").run_start().replace(b'"run_id":"run-1",', b"")
+
+    def work() -> None:
+        with pytest.raises(BadEvent, match="run_id"):
+            store.add(orphan)
+
+    store.write(work)
+    with read(store) as ledger:
+        assert {event["run_id"] for event in ledger.timeline("run-1")} == {"run-1"}
+    assert rows(store, "SELECT count(*) FROM events") == [(len(lines),)]
+
+
 def test_a_failed_batch_leaves_nothing_and_the_next_goes_on(store: Store) -> None:
     lines = EventMaker("run-1", "shim-1").whole_run(2)
 
