@@ -223,14 +223,17 @@ class BreakerRule(Accumulator):
         errors, slow, repeats = keys
         if self.watches:
             outcome.watch.append((outcome.engine, self, keys, judgement.call))
-        refusal = self._open(judgement, errors, self.errors, BREAKER_ERRORS) or self._open(
-            judgement, slow, self.slow, BREAKER_LATENCY
-        )
+        refusal = None
+        if self.errors is not None:
+            refusal = self._open(judgement, errors, self.errors, BREAKER_ERRORS)
+        if self.slow is not None and refusal is None:
+            refusal = self._open(judgement, slow, self.slow, BREAKER_LATENCY)
         if self.repeats is None or judgement.call.continues is not None:
             return refusal
         threshold, window_ms = self.repeats
         key = _with_args(repeats, judgement)
-        before = len(live(judgement.entries.windows.get(key, ()), judgement.mono_ms, window_ms))
+        stamps = judgement.entries.windows.get(key)
+        before = 0 if stamps is None else len(live(stamps, judgement.mono_ms, window_ms))
         judgement.always.append((PUSH, key, judgement.mono_ms, window_ms, threshold))
         if before + 1 == threshold:
             judgement.trips.append(trip(self, BREAKER_REPEAT, self.scope, threshold, window_ms))
@@ -238,11 +241,7 @@ class BreakerRule(Accumulator):
             return self._refuse(BREAKER_REPEAT, threshold, window_ms)
         return refusal
 
-    def _open(
-        self, judgement: Judgement, key: bytes, limit: tuple[int, int] | None, reason_code: str
-    ) -> Refusal | None:
-        if limit is None:
-            return None
+    def _open(self, judgement: Judgement, key: bytes, limit: tuple[int, int], reason_code: str) -> Refusal | None:
         threshold, window_ms = limit
         stamps = judgement.entries.windows.get(key, ())
         if len(stamps) < threshold or len(live(stamps, judgement.mono_ms, window_ms)) < threshold:

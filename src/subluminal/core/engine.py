@@ -83,7 +83,8 @@ class Engine:
                     why = "arguments or time do not match"
                 else:
                     why = "matches"
-                    refusal = step.apply(judgement, outcome, step.keys)
+                    apply = step.apply
+                    refusal = apply(judgement, outcome, step.keys)
             except Unavailable as unavailable:
                 refusal, why = self._failure(step.rule, str(unavailable)), "arguments were not inspected"
             except Exception as error:  # a rule must never take the shim down: decision_on_error says what holds

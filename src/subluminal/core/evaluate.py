@@ -6,6 +6,8 @@ dedupe window. That is known only when every bundle has spoken, hence two lists 
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from subluminal.contracts.decision import Decision, PolicyRef
 from subluminal.contracts.vocabulary import (
     ACTION_STRICTNESS,
@@ -21,7 +23,7 @@ from subluminal.core.engine import Engine
 from subluminal.core.hints import show_name, summary
 from subluminal.core.plan import MAX_CACHED_NAME_CHARS, MAX_PLANS, Cache, Plan
 from subluminal.core.rules import Judgement, Outcome, Refusal, TagRule
-from subluminal.core.state import StateUnavailable, terminate_op
+from subluminal.core.state import Entries, StateUnavailable, terminate_op
 from subluminal.core.trace import Tracer
 
 TYPE_CHECKING = False
@@ -39,17 +41,14 @@ __all__ = ["Engine", "Stack", "Verdict"]
 NO_POLICY = PolicyRef("none", "0", "")
 
 
-class Verdict:
+class Verdict(Struct, gc=False):
     """What a call's judgement is. `watch` goes back into `Stack.settle` when the call has ended."""
 
-    __slots__ = ("decision", "seq", "tags", "trips", "watch")
-
-    def __init__(self, decision: Decision, tags: list[str], trips: list[Trip], watch: Watch | None, seq: int) -> None:
-        self.decision = decision
-        self.tags = tags
-        self.trips = trips
-        self.watch = watch
-        self.seq = seq
+    decision: Decision
+    tags: list[str]
+    trips: list[Trip]
+    watch: Watch | None
+    seq: int
 
 
 class _Plans:
@@ -95,8 +94,9 @@ class Stack:
         trace: list[dict[str, Any]] | None = None,
     ) -> Verdict:
         """Decide one call. `args()` gives None when the arguments were not inspected, or raises CanonicalError."""
-        plans = self._plans_for(call)
-        judgement = Judgement(call, args, args_hash, wall_ms, mono_ms)
+        key = (call.tool_name, call.server_name, call.risk_classes)
+        plans: _Plans = self._plans.hot.get(key) or self._plans_for(call)
+        judgement = Judgement(call, args, args_hash, wall_ms, mono_ms, state.entries)
         if state.terminated is not None:
             return self._terminated(state, judgement, plans)
         if call.ambiguous is not None:
@@ -116,7 +116,9 @@ class Stack:
                 state.begin()
             try:
                 judgement.entries = state.entries
-                outcomes = [engine.evaluate(plan, judgement, tracer) for engine, plan in plans.pairs]
+                outcomes: list[Outcome] = []
+                for engine, plan in plans.pairs:
+                    outcomes.append(engine.evaluate(plan, judgement, tracer))
                 watch = self._gather(outcomes, judgement)
             except BaseException:
                 if plans.stateful:
@@ -138,18 +140,19 @@ class Stack:
 
     def _gather(self, outcomes: list[Outcome], judgement: Judgement) -> Watch | None:
         """Add to the operations what follows from the decision; the breakers to be told how the call ends."""
-        refused = [outcome for outcome in outcomes if outcome.refusal is not None]
-        if refused:
-            winner = _strictest(refused)
-            action = winner.engine.enforced(winner.refusal)
-            if action != ALLOW:
+        for outcome in outcomes:
+            if outcome.refusal is not None:
+                winner = _strictest([outcome for outcome in outcomes if outcome.refusal is not None])
+                action = winner.engine.enforced(winner.refusal)
+                if action == ALLOW:
+                    break
                 if action == TERMINATE_RUN:
                     judgement.always.append(self._terminate_op(winner, judgement))
                 return None
         watch: Watch = []
         for outcome in outcomes:
             if outcome.refusal is None:
-                judgement.always += outcome.if_allowed
+                judgement.always.extend(outcome.if_allowed)
             watch += outcome.watch
         return watch or None
 
@@ -185,7 +188,7 @@ class Stack:
         if plans is None:
             plans = _Plans([(engine, engine.plan(call)) for engine in self.engines], call.risk_classes)
             if all(not plan.steps and (plan.access is None or plan.access.action == ALLOW) for _, plan in plans.pairs):
-                nothing = Judgement(call, dict, str, 0, 0)
+                nothing = Judgement(call, dict, str, 0, 0, Entries())
                 outcomes = [engine.evaluate(plan, nothing, None) for engine, plan in plans.pairs]
                 plans.settled = self._decide(outcomes, nothing)
             if len(call.tool_name) + len(call.server_name) <= MAX_CACHED_NAME_CHARS:
@@ -239,6 +242,8 @@ class Stack:
         code, message = state.terminated or ("", "")
         policy_id, rule_id = state.terminated_by or ("", "")
         policy = next((policy for policy in self.policies if policy.policy_id == policy_id), self.policies[0])
+        # An operator's reason is meant for the agent; a rule's has been told with the call that broke it.
+        words = f": {message}" if message and not policy_id and code != RUN_TERMINATED else ""
         call = judgement.call
         facts = {"tool": show_name(call.tool_name), "server": show_name(call.server_name), "rule_id": rule_id or None}
         decision = Decision(
@@ -246,7 +251,7 @@ class Stack:
             rule_id or None,
             "critical",
             RUN_TERMINATED,
-            summary(RUN_TERMINATED, facts, f"this run has been terminated ({code})"),
+            summary(RUN_TERMINATED, facts, f"this run has been terminated ({code}{words})"),
             policy=policy,
             terminate=(code, message),
         )

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from subluminal.contracts.identity import Identity
 
-_TRUE, _FALSE = object(), object()
+_TRUE, _FALSE, _ABSENT = object(), object(), object()
 
 
 def exact(value: Any) -> Any:
@@ -58,10 +58,13 @@ class ArgsMatch:
             if key not in args:
                 return False
         for key, wanted in self._equal:
-            if key not in args or isinstance(args[key], list | dict) or exact(args[key]) != wanted:
+            value = args.get(key, _ABSENT)
+            if value.__class__ is not str:
+                value = _ABSENT if isinstance(value, (list, dict)) else exact(value)
+            if value != wanted:
                 return False
         for key, choices in self._among:
-            if key not in args or isinstance(args[key], list | dict) or exact(args[key]) not in choices:
+            if key not in args or isinstance(args[key], (list, dict)) or exact(args[key]) not in choices:
                 return False
         for key, low, high in self._ranges:  # noqa: SIM110 - a generator would double the cost of a usual rule
             if key not in args or not _in_range(args[key], low, high):
@@ -72,7 +75,7 @@ class ArgsMatch:
 def _in_range(value: Any, low: Any, high: Any) -> bool:
     if value.__class__ is not int:
         value = exact(value)
-        if value is _TRUE or value is _FALSE or value is None or isinstance(value, str | list | dict):
+        if value is _TRUE or value is _FALSE or value is None or isinstance(value, (str, list, dict)):
             return False
         if value != value:  # not a number at all
             return False

@@ -1,10 +1,13 @@
 """The rules of a snapshot as objects: what each remembers of its `match` and `effect`, prepared once.
 
 `Rule` is the head that every kind shares; the kinds with state are in `accumulators`. Time, arguments and state come
-in through `Judgement`; nothing here decides between rules.
+in through `Judgement`; nothing here decides between rules. What is made for every call is a `Struct`, which msgspec
+fills without running Python code.
 """
 
 from __future__ import annotations
+
+from msgspec import Struct
 
 from subluminal.contracts.vocabulary import ALLOW, ALLOWLIST_MATCH, BLOCK, DENYLIST_MATCH, UNINSPECTED_ARGS
 from subluminal.core.matchers import args_match
@@ -31,36 +34,28 @@ class Unavailable(Exception):
     """A rule cannot be evaluated for this call; the argument is the reason code."""
 
 
-class Judgement:
+class Judgement(Struct, gc=False):
     """One call while it is judged: what the rules may look at, and what they gather."""
 
-    __slots__ = ("_args", "_args_hash", "always", "call", "entries", "mono_ms", "trips", "wall_ms")
-
-    def __init__(
-        self,
-        call: ToolCall,
-        args: Callable[[], Any],
-        args_hash: Callable[[], str],
-        wall_ms: int,
-        mono_ms: int,
-    ) -> None:
-        self.call = call
-        self._args = args
-        self._args_hash = args_hash
-        self.wall_ms = wall_ms
-        self.mono_ms = mono_ms
-        self.entries: Entries
-        self.always: list[Op] = []  # applied whatever is decided: an attempt counts
-        self.trips: list[Trip] = []
+    call: ToolCall
+    read_args: Callable[[], Any]
+    read_args_hash: Callable[[], str]
+    wall_ms: int
+    mono_ms: int
+    entries: Entries
+    always: list[Op] = []  # applied whatever is decided: an attempt counts
+    trips: list[Trip] = []
 
     def args(self) -> dict[str, Any]:
-        args = self._args()
+        read = self.read_args
+        args = read()
         if isinstance(args, dict):
             return args
         raise Unavailable(UNINSPECTED_ARGS) if args is None else TypeError("arguments are not an object")
 
     def args_hash(self) -> str:
-        args_hash = self._args_hash()
+        read = self.read_args_hash
+        args_hash = read()
         if not args_hash:
             raise Unavailable(UNINSPECTED_ARGS)
         return args_hash
@@ -78,20 +73,17 @@ class Refusal:
         self.facts = facts or {}
 
 
-class Outcome:
+class Outcome(Struct, gc=False):
     """What one bundle makes of a call, before the bundles are compared."""
 
-    __slots__ = ("access", "engine", "failed", "if_allowed", "refusal", "tagged", "tags", "watch")
-
-    def __init__(self, engine: Engine, tags: frozenset[str], tagged: frozenset[str]) -> None:
-        self.engine = engine
-        self.refusal: Refusal | None = None
-        self.access: AccessRule | None = None
-        self.failed: Refusal | None = None  # a rule that could not be evaluated and was passed over
-        self.if_allowed: list[Op] = []  # applied only if the call goes through
-        self.tags = tags
-        self.tagged = tagged  # those that the policy itself gave
-        self.watch: Watch = []
+    engine: Engine
+    tags: frozenset[str]
+    tagged: frozenset[str]  # those that the policy itself gave
+    refusal: Refusal | None = None
+    access: AccessRule | None = None
+    failed: Refusal | None = None  # a rule that could not be evaluated and was passed over
+    if_allowed: list[Op] = []  # applied only if the call goes through
+    watch: Watch = []
 
 
 class Rule:
@@ -140,7 +132,8 @@ class Rule:
         """The part of the match that the plan could not settle."""
         if self.hours is not None and judgement.wall_ms // 3_600_000 % 24 not in self.hours:
             return False
-        return self.args is None or self.args(judgement.args())
+        # As a method, because the call of an object goes a longer way through the interpreter.
+        return self.args is None or self.args.__call__(judgement.args())
 
     def apply(self, judgement: Judgement, outcome: Outcome, keys: Any) -> Refusal | None:
         """What follows from a match: changes of the outcome, operations gathered, or the wish to refuse."""

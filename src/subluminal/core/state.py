@@ -88,20 +88,32 @@ class Entries:
         for op in ops:
             kind = op[0]
             if kind == SET_RUN:
-                _put(self.run_wide, op, MAX_RUN_KEYS)
+                pool, bound = self.run_wide, MAX_RUN_KEYS
             elif kind == SET:
-                _put(self.keyed, op, MAX_KEYS)
+                pool, bound = self.keyed, MAX_KEYS
             elif kind == MARK:
-                _put(self.marks, op, MAX_MARKS)
-            elif kind == PUSH:
-                self._push(op[1], op[2], op[3], op[4])
-            elif kind == WINDOW:
-                self._replace(op[1], tuple(op[2]))
-            elif kind == TERMINATE and self.terminated is None:
-                self.terminated = (op[1], op[2], op[3], op[4])
+                pool, bound = self.marks, MAX_MARKS
+            else:
+                if kind == PUSH:
+                    self._push(op[1], op[2], op[3], op[4])
+                elif kind == WINDOW:
+                    self._replace(op[1], tuple(op[2]))
+                elif kind == TERMINATE and self.terminated is None:
+                    self.terminated = (op[1], op[2], op[3], op[4])
+                continue
+            key = op[1]
+            if key in pool:
+                del pool[key]  # so that it becomes the most recently written one
+            elif len(pool) >= bound:
+                del pool[next(iter(pool))]
+            pool[key] = op
 
     def _push(self, key: bytes, at_ms: int, window_ms: int, keep: int) -> None:
-        kept = live(self.windows.get(key, ()), at_ms, window_ms)
+        stamps = self.windows.get(key)
+        if stamps is None:
+            self._replace(key, (at_ms,))
+            return
+        kept = live(stamps, at_ms, window_ms)
         self._replace(key, (*kept[len(kept) + 1 - keep if len(kept) >= keep else 0 :], at_ms))
 
     def _replace(self, key: bytes, stamps: tuple[int, ...]) -> None:
@@ -133,17 +145,9 @@ def live(stamps: tuple[int, ...], now_ms: int, window_ms: int) -> tuple[int, ...
     """The timestamps that still lie within the window that ends now."""
     oldest = now_ms - window_ms
     newest = now_ms + CLOCK_SLACK_MS
-    if stamps and stamps[0] > oldest and stamps[-1] <= newest:
+    if not stamps or (stamps[0] > oldest and stamps[-1] <= newest):
         return stamps
     return tuple([at_ms for at_ms in stamps if oldest < at_ms <= newest])
-
-
-def _put(pool: dict[bytes, Op], op: Op, bound: int) -> None:
-    key = op[1]
-    pool.pop(key, None)
-    pool[key] = op
-    if len(pool) > bound:
-        del pool[next(iter(pool))]
 
 
 class LocalState:

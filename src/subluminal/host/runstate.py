@@ -29,6 +29,7 @@ import os
 import struct
 import time
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
+from itertools import starmap
 from zlib import crc32
 
 from subluminal.core.state import (
@@ -68,10 +69,12 @@ LOCK_WAIT_SECONDS = 2.0
 LOCK_WAIT_AGAIN_SECONDS = 0.05
 TOUCH_EVERY_COMMITS = 256
 
+_LOCK_NOW = LOCK_EX | LOCK_NB
 _WORD, _SEQ, _KILLED = 8, 9, 10  # numbers of 8-byte words: aligned, on one cache line
 _TERMINATED = 1 << 30
 _LENGTH = _TERMINATED - 1
 _RECORD = struct.Struct("<II")
+_RECORD_BYTES = _RECORD.size
 _pack_record = _RECORD.pack
 
 
@@ -195,7 +198,7 @@ class SharedState:
     def begin(self) -> None:
         """Become the only one to change the state, and know everything the others did."""
         try:
-            flock(self._fd, LOCK_EX | LOCK_NB)
+            flock(self._fd, _LOCK_NOW)
         except OSError as error:
             self._wait_for_lock(error)
         word = self._words[_WORD]
@@ -214,9 +217,8 @@ class SharedState:
                 self.entries.apply(ops)
             if not count_call:
                 return 0
-            seq = self._words[_SEQ] + 1
-            self._words[_SEQ] = seq
-            self._last_seq = seq
+            words = self._words
+            self._last_seq = words[_SEQ] = seq = words[_SEQ] + 1
             return seq
         finally:
             flock(self._fd, LOCK_UN)
@@ -247,7 +249,7 @@ class SharedState:
         while True:
             time.sleep(pause)
             try:
-                flock(self._fd, LOCK_EX | LOCK_NB)
+                flock(self._fd, _LOCK_NOW)
             except BlockingIOError:
                 if time.monotonic() > give_up:
                     self._wait = LOCK_WAIT_AGAIN_SECONDS
@@ -313,9 +315,10 @@ class SharedState:
         self.repaired += 1
 
     def _append(self, ops: list[Op]) -> None:
-        raw = pack_op(*ops[0]) if len(ops) == 1 and ops[0][0] <= PUSH else b"".join(map(encode, ops))
+        # An operation that is not on a key comes last, if at all.
+        raw = b"".join(starmap(pack_op, ops) if ops[-1][0] <= PUSH else map(encode, ops))
         position = self._seen & _LENGTH
-        size = _RECORD.size + len(raw)
+        size = _RECORD_BYTES + len(raw)
         if position + size > ARENA_BYTES or position > self._compact_at:
             self._compact()
             position = self._seen & _LENGTH

@@ -1,0 +1,167 @@
+"""Instructions per tool call, counted by valgrind: the same on a busy machine as on a quiet one.
+
+    python bench/instructions.py [--calls N]
+
+`shim` is a real `sub shim` between the driver and the echo server of bench/c: two runs of different length, and the
+difference divided by the calls between them. The phases are counted in one process without pipes, so what is missing
+from their sum is the poll loop. User space only: system calls cost time that no count here shows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+BUILD = HERE / "build"
+POLICY = HERE / "guardrails.yaml"
+SIZES = (100, 10240)
+PHASES = ("judge", "announce", "reply", "settle")
+WARM_UP = 100
+
+
+def callgrind(command: list[str], directory: str, *flags: str) -> list[int]:
+    """Runs `command`; the count of each part between two calls of `getppid`, or of the whole."""
+    out = Path(directory, "callgrind")
+    for old in out.parent.glob("callgrind*"):
+        old.unlink()
+    done = subprocess.run(
+        ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", *flags, *command],
+        env={**os.environ, "SUB_HOME": directory, "PYTHONHASHSEED": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        sys.exit(f"bench: {command} failed under valgrind: {done.stderr[-2000:]}")
+    parts = sorted(out.parent.glob("callgrind.*"), key=lambda part: int(part.suffix[1:])) or [out]
+    return [total(part) for part in parts]
+
+
+def total(part: Path) -> int:
+    found = re.search(r"^(?:summary|totals): (\d+)", part.read_text(encoding="utf-8"), re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+def phases(size: int, calls: int, directory: str) -> dict[str, int]:
+    """Each phase is the difference between calls taken so far and calls taken one phase further."""
+    command = [sys.executable, __file__, "--inside", str(size), "--calls", str(calls)]
+    counts = callgrind(command, directory, "--dump-before=getppid")[-len(PHASES) - 1 :]
+    return {phase: (counts[at + 1] - counts[at]) // calls for at, phase in enumerate(PHASES)}
+
+
+def inside(size: int, calls: int) -> None:
+    """What valgrind looks at: loops that take a call one phase further each, with `getppid` between them."""
+    from subluminal.adapters.mcp_stdio.session import Session
+    from subluminal.core.gate import Gate
+    from subluminal.core.redact import Redactor
+    from subluminal.host.identity import discover, make_source
+    from subluminal.host.runstate import SharedState
+    from subluminal.policy.watch import PolicyWatch
+
+    source = make_source()
+    identity = discover(os.environ, source.host_id, None)
+    policy = PolicyWatch(os.environ, "/", str(POLICY), identity)
+    gate = Gate(identity, source, policy.stack, SharedState.open(identity.run_id), Redactor(()))
+    session = Session(gate, "bench")
+    clock, wall_ms = time.monotonic_ns, time.time_ns() // 1_000_000
+    fill = (rb"def f(x): return x + 1  # note\n" * (size // 30 + 1))[: size - 50]
+    number = 0
+
+    def call(phases: int) -> None:
+        nonlocal number
+        number += 1
+        arguments = b'{"path":"/src/main.py","n":%d,"text":"%s"}' % (number, fill)
+        request = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":%s}}' % (
+            number,
+            arguments,
+        )
+        text = b'[{"type":"text","text":"ok"}]'
+        reply = b'{"jsonrpc":"2.0","id":%d,"result":{"content":%s,"structuredContent":%s}}' % (number, text, arguments)
+        now = clock()
+        if phases > 0:
+            session.client_line(request, wall_ms, now)
+            session.to_server.clear()
+            session.forwarded(now, now)
+        if phases > 1:
+            session.announce(wall_ms)
+            gate.take()
+        if phases > 2:
+            session.server_line(reply, wall_ms, now)
+            session.to_client.clear()
+        if phases > 3:
+            session.settle(wall_ms, now, now)
+            gate.take()
+
+    def forget() -> None:
+        session.pending.clear()
+        session._judged.clear()
+        session._ended.clear()
+
+    for _ in range(WARM_UP):
+        call(len(PHASES))
+    for count in range(len(PHASES) + 1):
+        os.getppid()
+        for _ in range(calls):
+            call(count)
+            forget()
+    os.getppid()
+
+
+def shim(size: int, calls: int, directory: str) -> int:
+    """A whole shim: run once short and once long."""
+    counts = [_shim_run(size, n, directory) for n in (WARM_UP, WARM_UP + calls)]
+    return (counts[1] - counts[0]) // calls
+
+
+def _shim_run(size: int, calls: int, directory: str) -> int:
+    out = Path(directory, "callgrind.shim")
+    command = [str(BUILD / "driver"), "--calls", str(calls), "--size", str(size), "--pipelined", "0"]
+    command += [
+        "valgrind",
+        "--tool=callgrind",
+        f"--callgrind-out-file={out}",
+        sys.executable,
+        "-m",
+        "subluminal",
+        "shim",
+    ]
+    command += ["--server-name", "bench", "--policy", str(POLICY), "--", str(BUILD / "echo")]
+    environment = {**os.environ, "SUB_HOME": directory, "SUB_LEDGER_IDLE_S": "1", "PYTHONHASHSEED": "0"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"bench: the shim failed under valgrind: {done.stderr[-2000:]}")
+    return total(out)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--calls", type=int, default=400)
+    parser.add_argument("--no-shim", action="store_true", help="the phases only")
+    parser.add_argument("--inside", type=int, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.inside is not None:
+        inside(arguments.inside, arguments.calls)
+        return
+    if shutil.which("valgrind") is None:
+        print("bench: skipped, valgrind is not installed")
+        return
+    print("| instructions per call | " + " | ".join(PHASES) + " | sum | shim |")
+    print("|---" * (len(PHASES) + 3) + "|")
+    for size in SIZES:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
+            parts = phases(size, arguments.calls, directory)
+            whole = "" if arguments.no_shim else f"{shim(size, arguments.calls, directory):,}"
+        cells = [f"{parts[phase]:,}" for phase in PHASES] + [f"{sum(parts.values()):,}", whole]
+        print(f"| {size} B | " + " | ".join(cells) + " |")
+
+
+if __name__ == "__main__":
+    main()
