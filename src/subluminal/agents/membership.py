@@ -1,14 +1,15 @@
 """An agent's place among the runs of this machine: registered for shims that cannot see our environment, ended by
 `sub kill` and TERMINATE_RUN, and swept clean of processes that have made themselves daemons.
 
-The seam to `host.launch` and `host.runstate`; nothing here knows of agents.
+The seam to `host.registration`, `host.offspring` and `host.runstate`; nothing here knows of agents.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from subluminal.host.launch import Registration, end_run_processes
+from subluminal.host.offspring import end_run_processes
+from subluminal.host.registration import Registration
 from subluminal.host.runstate import SharedState
 
 

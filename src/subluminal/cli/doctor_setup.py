@@ -18,7 +18,7 @@ from subluminal.host import paths
 from subluminal.host.bindings import Binding, env_names, resolve
 from subluminal.host.config import Config, config_path, load_config
 from subluminal.host.executable import find_sub, may_vanish
-from subluminal.host.launch import stale_registrations
+from subluminal.host.registration import stale_registrations
 from subluminal.host.runstate import list_runs
 
 # Import name -> distribution.

@@ -16,7 +16,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "import": ("subluminal.cli.imports", "import_command", "Route a client's MCP servers through Subluminal."),
     "restore": ("subluminal.cli.imports", "restore_command", "Put a client's configuration back."),
     "run": ("subluminal.cli.run", "run_command", "Run an agent as one identified run."),
-    "kill": ("subluminal.cli.run", "kill_command", "Stop a run: every further tool call is refused."),
+    "kill": ("subluminal.cli.kill", "kill_command", "Stop a run: every further tool call is refused."),
     "tail": ("subluminal.cli.tail", "tail_command", "Watch tool calls as they happen."),
     "runs": ("subluminal.cli.runs", "runs_command", "List runs."),
     "query": ("subluminal.cli.query", "query_command", "Search recorded tool calls."),

@@ -2,97 +2,45 @@
 
 The child stays in our process group and session, so an interactive program has the terminal as always: job control,
 window size and Ctrl-C come from the kernel. A signal that the kernel sent to the whole foreground group has reached the
-child already; one that somebody sent to us alone is passed on.
-
-The run registers itself under `SUB_HOME/run/` for clients that scrub the environment of their servers.
+child already; one that somebody sent to us alone is passed on. We stop when the child stops, not when we are told to:
+many interactive programs catch Ctrl-Z, put the terminal in order, and only then stop themselves.
 """
 
 from __future__ import annotations
 
-import json
+import errno
 import os
+import shutil
 import signal
 import sys
+import termios
 import time
 from collections.abc import Callable, Mapping
 
 from subluminal.contracts.errors import UsageError
-from subluminal.host import paths
-from subluminal.host.identity import start_time
+from subluminal.host.offspring import adopt_orphans, end_run_processes
 
 TICK_S = 0.1
-TERM_GRACE_S = 2.0
-KILL_GRACE_S = 2.0
+# From the order to end until SIGKILL; what the agent leaves behind has its own grace after that (see offspring).
+TERM_GRACE_S = 1.5
 EXIT_TIMEOUT = 124  # what timeout(1) answers
 EXIT_TERMINATED = 125
 _SI_KERNEL = 0x80
-_FORWARDED = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-# From the keyboard, to the whole foreground group.
-_FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
+# From the keyboard or the terminal's driver, to the whole foreground group.
+_FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGWINCH)
+_FORWARDED = (*_FROM_TERMINAL, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 class Ended:
     """How the child ended. `why` is None when it ended by itself, else `timeout` or the reason given to stop it."""
 
-    __slots__ = ("code", "signal", "why")
+    __slots__ = ("code", "left", "signal", "why")
 
     def __init__(self, code: int, number: int, why: str | None) -> None:
         self.code = code  # as a shell tells it: the exit code, or 128 + signal
         self.signal = number
         self.why = why
-
-
-class Registration:
-    """`SUB_HOME/run/<pid>.json`: who runs here, for shims whose environment was scrubbed."""
-
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        for left in stale_registrations():
-            _unlink(left)
-        self._path = os.path.join(paths.ensure_private_dir(paths.run_dir()), f"{os.getpid()}.json")
-        entry = {
-            "pid": os.getpid(),
-            "start": start_time(os.getpid()),
-            "environ": {name: value for name, value in environ.items() if name.startswith("SUB_")},
-        }
-        draft = f"{self._path}.new"
-        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "w", encoding="utf-8") as file:
-            json.dump(entry, file)
-        os.replace(draft, self._path)
-
-    def remove(self) -> None:
-        _unlink(self._path)
-
-
-def stale_registrations() -> list[str]:
-    """Paths left by a `sub run` that was killed: their process is gone, or its number belongs to another one now."""
-    directory = paths.run_dir()
-    try:
-        names = [name for name in os.listdir(directory) if name.endswith((".json", ".json.new"))]
-    except OSError:
-        return []
-    return sorted(os.path.join(directory, name) for name in names if _is_stale(os.path.join(directory, name)))
-
-
-def _is_stale(path: str) -> bool:
-    pid = os.path.basename(path).partition(".")[0]
-    if not pid.isdigit():
-        return False  # not ours
-    started = start_time(int(pid))
-    if not started:
-        return True
-    try:
-        with open(path, encoding="utf-8") as file:
-            return bool(json.load(file)["start"] != started)
-    except (OSError, ValueError, KeyError, TypeError):
-        return False  # being written at this moment
-
-
-def _unlink(path: str) -> None:
-    try:
-        os.unlink(path)
-    except OSError:
-        pass
+        self.left: list[int] = []  # processes of the run that could not be ended
 
 
 def run_child(
@@ -100,6 +48,7 @@ def run_child(
     environ: Mapping[str, str],
     *,
     run_id: str,
+    owner: bool = True,
     stop: Callable[[], str | None] = lambda: None,
     timeout_s: float | None = None,
     stdout: int | None = None,
@@ -107,13 +56,21 @@ def run_child(
 ) -> Ended:
     """Start `argv`, wait for it, and return how it ended.
 
-    `stop` is asked ten times a second; a reason ends the child and everything that carries its run id.
+    `stop` is asked ten times a second; a reason ends the child and every process of the run. `owner`: the run is ours
+    alone, so whatever carries its id belongs to it; else only what descends from us does.
     """
-    watched = {*_FORWARDED, signal.SIGCHLD, signal.SIGTSTP}
+    watched = {*_FORWARDED, signal.SIGCHLD}
+    # Whoever started us may ignore SIGCHLD, and exec keeps that: children would then vanish without a status.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    adopt_orphans()
+    terminal = _Terminal()
     try:
-        pid = _spawn(argv, environ, before, stdout, stderr)
-        return _wait(pid, watched, run_id, stop, timeout_s)
+        ended = _Child(_spawn(argv, environ, before, stdout, stderr), terminal).wait(watched, stop, timeout_s)
+        if ended.why is not None:
+            ended.left = end_run_processes(run_id if owner else None, below=os.getpid())
+            terminal.restore()
+        return ended
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -129,121 +86,138 @@ def _spawn(
     for fd, target in ((stdout, 1), (stderr, 2)):
         if fd is not None:
             actions.append((os.POSIX_SPAWN_DUP2, fd, target))
-    try:
+
+    def start(words: list[str]) -> int:
         return os.posix_spawnp(
-            argv[0],
-            argv,
+            words[0],
+            words,
             environ,
             file_actions=actions,
             setsigmask=mask,
             setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
         )
-    except OSError as fault:
-        error = UsageError(f"cannot start {argv[0]!r}: {fault.strerror}", hint="Is it installed and on PATH?")
-        error.exit_code = 127 if isinstance(fault, FileNotFoundError) else 126
-        raise error from None
+
+    try:
+        try:
+            return start(argv)
+        except OSError as fault:
+            script = shutil.which(argv[0])
+            if fault.errno != errno.ENOEXEC or script is None:
+                raise
+            return start(["/bin/sh", script, *argv[1:]])  # as every shell runs a script without `#!`
+    except (OSError, ValueError) as fault:
+        raise _not_started(argv[0], fault) from None
 
 
-def _wait(
-    pid: int, watched: set[signal.Signals], run_id: str, stop: Callable[[], str | None], timeout_s: float | None
-) -> Ended:
-    deadline = None if not timeout_s else time.monotonic() + timeout_s
-    why: str | None = None
-    last_resort = 0.0
-    while True:
-        status = _reap(pid)
-        if status is not None:
-            if why is not None:
-                end_run_processes(run_id)
-            code = os.waitstatus_to_exitcode(status)
-            return Ended(code if code >= 0 else 128 - code, -code if code < 0 else 0, why)
-        received = _next_signal(watched)
-        if received is not None and received.si_signo in _FORWARDED:
-            number = received.si_signo
-            if not (number in _FROM_TERMINAL and received.si_code == _SI_KERNEL):
-                _kill(pid, number)
-        elif received is not None and received.si_signo == signal.SIGTSTP:
-            os.kill(os.getpid(), signal.SIGSTOP)  # the child got its own; the shell sees us stopped as well
-        if why is None:
-            why = stop()
-            if why is None and deadline is not None and time.monotonic() > deadline:
-                why = "timeout"
-            if why is not None:
-                _kill(pid, signal.SIGTERM)
-                last_resort = time.monotonic() + TERM_GRACE_S
-        elif time.monotonic() > last_resort:
-            _kill(pid, signal.SIGKILL)
+def _not_started(program: str, fault: OSError | ValueError) -> UsageError:
+    missing = isinstance(fault, FileNotFoundError | ValueError)
+    why = (fault.strerror or "error") if isinstance(fault, OSError) else str(fault)
+    hint = "Is it installed and on PATH?" if missing else "Is it a program that you may run?"
+    error = UsageError(f"cannot start {program!r}: {why}", hint=hint)
+    error.exit_code = 127 if missing else 126
+    return error
+
+
+class _Terminal:
+    """The user's terminal, if we have one: told when it is ours, and put in order after a child that was killed."""
+
+    def __init__(self) -> None:
+        self._fd = next((fd for fd in (0, 1, 2) if os.isatty(fd)), -1)
+        self._settings: list[object] | None = None
+        if self._fd >= 0:
+            try:
+                self._settings = termios.tcgetattr(self._fd)
+            except termios.error:
+                pass
+
+    def is_ours(self) -> bool:
+        """Whether our process group is in the foreground, so that a shell with job control is behind us."""
+        try:
+            return self._fd >= 0 and os.tcgetpgrp(self._fd) == os.getpgrp()
+        except OSError:
+            return False
+
+    def restore(self) -> None:
+        if self._settings is not None and self.is_ours():
+            try:
+                termios.tcsetattr(self._fd, termios.TCSADRAIN, self._settings)  # type: ignore[arg-type]
+            except termios.error:
+                pass
+
+
+class _Child:
+    def __init__(self, pid: int, terminal: _Terminal) -> None:
+        self.pid = pid
+        self.terminal = terminal
+
+    def wait(self, watched: set[signal.Signals], stop: Callable[[], str | None], timeout_s: float | None) -> Ended:
+        deadline = None if not timeout_s else time.monotonic() + timeout_s
+        why: str | None = None
+        last_resort = 0.0
+        while True:
+            status = self._reap()
+            if status is not None:
+                code = os.waitstatus_to_exitcode(status)
+                return Ended(code if code >= 0 else 128 - code, -code if code < 0 else 0, why)
+            self._pass_on(_next_signal(watched))
+            if why is None:
+                why = stop()
+                if why is None and deadline is not None and time.monotonic() > deadline:
+                    why = "timeout"
+                if why is not None:
+                    self._kill(signal.SIGTERM)
+                    self._kill(signal.SIGCONT)  # a stopped process takes no SIGTERM
+                    last_resort = time.monotonic() + TERM_GRACE_S
+            elif time.monotonic() > last_resort:
+                self._kill(signal.SIGKILL)
+
+    def _reap(self) -> int | None:
+        """The child's status once it has ended. Also buries adopted orphans, which is our duty."""
+        while True:
+            try:
+                found, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
+            except ChildProcessError:
+                return 0
+            if found == 0:
+                return None
+            if found == self.pid:
+                if not os.WIFSTOPPED(status):
+                    return status
+                self._stop_too()
+
+    def _stop_too(self) -> None:
+        """The child has stopped: let the shell see it, and go on together. Without a shell, nobody would wake us."""
+        if self.terminal.is_ours():
+            os.kill(os.getpid(), signal.SIGSTOP)
+            self._kill(signal.SIGCONT)
+
+    def _pass_on(self, received: signal.struct_siginfo | None) -> None:
+        if received is None or received.si_signo not in _FORWARDED:
+            return
+        if received.si_signo not in _FROM_TERMINAL or received.si_code != _SI_KERNEL:
+            self._kill(received.si_signo)
+
+    def _kill(self, number: int) -> None:
+        try:
+            os.kill(self.pid, number)
+        except (ProcessLookupError, PermissionError):
+            pass
 
 
 def _next_signal(watched: set[signal.Signals]) -> signal.struct_siginfo | None:
-    if hasattr(signal, "sigtimedwait"):
+    if sys.platform != "darwin":
         return signal.sigtimedwait(watched, TICK_S)
-    # macOS has no sigtimedwait: signals are taken by handlers' default route after a short unblocked sleep.
+    # macOS has no sigtimedwait and tells no sender.
     time.sleep(TICK_S)
     pending = signal.sigpending() & watched
     if pending:
-        number = signal.sigwait(pending)
-        return _PlainInfo(number)  # type: ignore[return-value]  # the two fields that are looked at
+        return _PlainInfo(signal.sigwait(pending))
     return None
 
 
 class _PlainInfo:
+    """With a terminal, what a keyboard can send is taken to come from there."""
+
     def __init__(self, number: int) -> None:
         self.si_signo = number
-        self.si_code = 0
-
-
-def _reap(pid: int) -> int | None:
-    """The child's status once it has ended. Also buries adopted orphans, which is our duty as pid 1."""
-    while True:
-        try:
-            found, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return 0
-        if found == pid:
-            return status
-        if found == 0:
-            return None
-
-
-def _kill(pid: int, number: int) -> None:
-    try:
-        os.kill(pid, number)
-    except (ProcessLookupError, PermissionError):
-        pass
-
-
-def end_run_processes(run_id: str) -> None:
-    """TERM, grace, KILL to every process that carries the run's id in its environment, wherever it was re-parented."""
-    deadline = time.monotonic() + KILL_GRACE_S
-    number = signal.SIGTERM
-    while True:
-        left = run_processes(run_id)
-        if not left:
-            return
-        for pid in left:
-            _kill(pid, number)
-        if time.monotonic() > deadline:
-            if number == signal.SIGKILL:
-                return
-            number = signal.SIGKILL
-            deadline = time.monotonic() + KILL_GRACE_S
-        time.sleep(0.05)
-
-
-def run_processes(run_id: str) -> list[int]:
-    """Processes of ours that belong to a run. Only where the system shows environments (Linux)."""
-    if sys.platform != "linux":
-        return []
-    mark = b"SUB_RUN_ID=" + run_id.encode()
-    found = []
-    for name in os.listdir("/proc"):
-        if not name.isdigit() or int(name) == os.getpid():
-            continue
-        try:
-            with open(f"/proc/{name}/environ", "rb") as file:
-                if mark in file.read().split(b"\x00"):
-                    found.append(int(name))
-        except OSError:
-            continue
-    return found
+        self.si_code = _SI_KERNEL if number in _FROM_TERMINAL and os.isatty(0) else 0

@@ -11,6 +11,7 @@ import sys
 
 # sockaddr_un holds 108 bytes on Linux and 104 on macOS, the end included.
 MAX_SOCKET_PATH = 103
+_DAEMON_SETTINGS = ("SUB_LEDGER_IDLE_S",)
 
 
 def ledgerd_argv() -> list[str]:
@@ -44,8 +45,13 @@ def _become_daemon(home: str) -> None:
         os.closerange(3, 1024)
         os.chdir("/")
         _yield_to_others()
-        environment = dict(os.environ, SUB_HOME=home)
-        environment.pop("SUB_RUN_ID", None)  # it outlives the run that started it, and must not be taken for a part
+        # It outlives the run that happened to start it: it must not be taken for a part of that run, and needs nothing
+        # of its identity, policy or secrets.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("SUB_")}
+        environment["SUB_HOME"] = home
+        for name in _DAEMON_SETTINGS:
+            if name in os.environ:
+                environment[name] = os.environ[name]
         argv = ledgerd_argv()
         os.execve(argv[0], argv, environment)
     finally:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from harness.processes import MARKER_VARIABLE, assert_no_processes, command_line, new_marker, processes_with
-from subluminal.host.launch import run_processes
+from subluminal.host.offspring import run_processes
 
 SUB = [sys.executable, "-m", "subluminal"]
 CLAUDE = """#!{python} -u
