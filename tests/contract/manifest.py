@@ -64,5 +64,4 @@ REQUIREMENTS: dict[str, Requirement] = {
 NOT_YET: dict[str, str] = {
     "LED-002": "needs the ledger daemon",
     "IMP-002": "needs the installer path end to end",
-    "ADAPT-002": "needs a second adapter",
 }

@@ -14,6 +14,8 @@ from collections import OrderedDict
 from json import JSONEncoder
 from time import monotonic_ns
 
+import msgspec
+
 from subluminal.admission.door import TRANSPORT, Door
 from subluminal.contracts.digest import sha256_hex
 from subluminal.contracts.jsontext import quote, to_json
@@ -38,7 +40,8 @@ _PARAMS = len('{"name":}')
 _ARGUMENTS = len(',"arguments":')
 _REPLY = len('{"jsonrpc":"2.0","id":,"result":}')
 _ERROR_REPLY = len('{"jsonrpc":"2.0","id":,"error":}')
-# Not msgspec: it writes infinity as null. Here it becomes `Infinity`, which the gate refuses as ambiguous.
+_encode_fast = msgspec.json.Encoder().encode
+# Where msgspec would not do: it writes infinity as null. Here it becomes `Infinity`, which the gate finds ambiguous.
 _encode = JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _encode_escaped = JSONEncoder(separators=(",", ":")).encode
 
@@ -107,9 +110,10 @@ class Calls:
         began_ns = monotonic_ns()
         self.door.open_once()
         args_raw = b"{}" if arguments is None else args_text(arguments)
-        id_length = len(_encode(request_id))
+        id_length = len(str(request_id)) if type(request_id) is int else len(args_text(request_id) or b"")
         size = _ENVELOPE + _PARAMS + id_length + len(quote(tool_name).encode("utf-8", "replace"))
-        size += _rest_length(rest)
+        if rest:
+            size += _rest_length(rest)
         if arguments is not None:
             size += _ARGUMENTS + len(args_raw or b"")
         call = ToolCall(self.door.server_name, tool_name, args_raw, size, TRANSPORT, _call_context(meta))
@@ -238,6 +242,12 @@ class Calls:
 def args_text(value: Any) -> bytes | None:
     """The JSON text of parsed values; None if they have none, so that rules on them cannot be evaluated."""
     try:
+        text = _encode_fast(value)
+        if b"null" not in text:
+            return text
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        pass
+    try:
         return _encode(value).encode()
     except UnicodeEncodeError:
         return _encode_escaped(value).encode()
@@ -245,14 +255,9 @@ def args_text(value: Any) -> bytes | None:
         return None
 
 
-def _rest_length(rest: Mapping[str, Any] | None) -> int:
+def _rest_length(rest: Mapping[str, Any]) -> int:
     """Of the other members of params, each with its comma."""
-    if not rest:
-        return 0
-    try:
-        return len(_encode(dict(rest)).encode("utf-8", "replace")) - 1
-    except (TypeError, ValueError, RecursionError):
-        return 0
+    return len(args_text(dict(rest)) or b"{}") - 1
 
 
 def _call_context(meta: Mapping[str, Any] | None) -> dict[str, Any] | None:

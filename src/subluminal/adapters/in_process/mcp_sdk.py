@@ -45,15 +45,12 @@ class SubluminalMiddleware:
         name = params.get("name") if params is not None else None
         if not isinstance(name, str):
             return await call_next(ctx)  # no tool is named: the SDK refuses it, whatever else it says
-        rest = {key: value for key, value in params.items() if key not in ("name", "arguments")}
-        meta = rest.get("_meta")
-        call = self.calls.begin(
-            name,
-            params.get("arguments"),
-            ctx.request_id,
-            meta=meta if isinstance(meta, dict) else None,
-            rest=rest,
-        )
+        arguments, meta, rest = params.get("arguments"), params.get("_meta"), None
+        if len(params) > 2 or arguments is None:
+            rest = {key: value for key, value in params.items() if key not in ("name", "arguments")}
+        if not isinstance(meta, dict):
+            meta = None
+        call = self.calls.begin(name, arguments, ctx.request_id, meta=meta, rest=rest)
         if call.refusal is not None:
             return _refused(call.refusal)
         try:

@@ -234,7 +234,7 @@ class Session:
             done: set[int] = set()
             for reading, record, batch in refused:
                 reply = self.refusal(reading, record)
-                gate.settle_refused(record, wall_ms, record.started_mono_ms, len(reply))
+                gate.settle_refused(record, wall_ms, record.started_mono_ms, max(0, len(reply) - 1))
                 if batch is None:
                     if reply:
                         self.to_client.append(reply)
