@@ -244,8 +244,6 @@ class Stack:
         policy = next((policy for policy in self.policies if policy.policy_id == policy_id), self.policies[0])
         # An operator's reason is meant for the agent; a rule's has been told with the call that broke it.
         words = f": {message}" if message and not policy_id and code != RUN_TERMINATED else ""
-        # An operator's reason is meant for the agent; a rule's has been told with the call that broke it.
-        words = f": {message}" if message and not policy_id and code != RUN_TERMINATED else ""
         call = judgement.call
         facts = {"tool": show_name(call.tool_name), "server": show_name(call.server_name), "rule_id": rule_id or None}
         decision = Decision(

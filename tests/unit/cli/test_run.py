@@ -164,7 +164,7 @@ def test_three_calls_below_it_all_carry_its_run_and_identity(desk: Desk, tmp_pat
         "p.stdin.close()\n"
         "p.wait()\n"
     )
-    identity = ["--agent-id", "bot", "--env", "ci", "--client", "codex", "--principal", "svc:x", "--no-headless"]
+    identity = ["--agent-id", "bot", "--env", "ci", "--client", "codex", "--principal", "svc:x"]
     shim = [*SUB, "shim", "--server-name", "box", "--", *fake_server()]
     workload = {"repo": "org/app"}
     code, _, err = desk.run(
