@@ -16,7 +16,9 @@ ARENA_BYTES = 1_048_576  # holds every pool of core.state at its bound, with roo
 FILE_BYTES = HEADER_BYTES + 2 * ARENA_BYTES
 BOOT_ID_AT, RUN_ID_AT = 16, 128
 MAX_RUN_ID_BYTES = HEADER_BYTES - RUN_ID_AT - 2
-STALE_AFTER_SECONDS = 7 * 24 * 3600
+# A shim that lives keeps its run's file fresh, so this is how long all of a run's shims may be gone before its budgets
+# are forgotten. Long enough that an agent gains nothing by killing them and waiting.
+STALE_AFTER_SECONDS = 24 * 3600
 
 
 def state_path(run_id: str, directory: str | None = None) -> str:
@@ -88,6 +90,14 @@ def write_aside(path: str, content: bytes) -> None:
             os.write(fd, content)
         finally:
             os.close(fd)
+    except OSError:
+        pass
+
+
+def keep_fresh(path: str) -> None:
+    """For a run that is idle but alive."""
+    try:
+        os.utime(path)
     except OSError:
         pass
 

@@ -20,6 +20,7 @@ from subluminal.adapters.mcp_stdio.oversize import Oversize
 from subluminal.adapters.mcp_stdio.session import Session
 from subluminal.core.gate import Gate
 from subluminal.core.redact import Redactor
+from subluminal.host import runfiles
 from subluminal.host.identity import discover, make_source
 from subluminal.host.notify import Notifier
 from subluminal.host.runstate import SharedState
@@ -459,6 +460,8 @@ class Relay:
 
     def _health(self, now_ns: int) -> None:
         self._health_ns = now_ns
+        if isinstance(self.gate.state, SharedState):
+            runfiles.keep_fresh(self.gate.state.path)
         if self.gate.calls_total == self._health_calls:
             return
         self._health_calls = self.gate.calls_total
@@ -656,6 +659,7 @@ class Relay:
         self.sink.close()
         self.notifier.ring(monotonic_ns() - self.opened_ns, last=True)
         upstream.release_watchdog()
+        runfiles.remove_stale()
         if isinstance(self.sink, JournalSink) and self.sink.trouble is not None:
             print(f"sub: events could not be recorded: {self.sink.trouble}", file=sys.stderr)
         return upstream.status or 0
