@@ -1,6 +1,7 @@
 """Where events go. A sink never blocks the call and never dies of its own trouble.
 
     ledger       the journal of this shim in SUB_HOME/spool/, which ledgerd ingests exactly once
+    dir:PATH     a journal of this shim in PATH (`sub run --headless` gathers those of its run)
     file:PATH    appended          fd:N, stderr    written as fast as the reader reads        none    nowhere
 
 `write` takes whole lines. What cannot be written at once is held in memory; past HOLD_BYTES the previews of what is
@@ -98,6 +99,11 @@ class JournalSink(Sink):
         self.fd = -1
         self.trouble: str | None = None
         self._lock = lock
+
+    @property
+    def spooled(self) -> bool:
+        """Whether ledgerd reads this journal, and so wants to be woken."""
+        return os.path.dirname(self.path) == paths.spool_dir()
 
     def write(self, data: bytes) -> None:
         if self.held:
@@ -278,10 +284,13 @@ def open_sink(spec: str, shim_id: str) -> Sink:
         return StreamSink(2, journal)
     if spec.startswith("file:") and len(spec) > 5:
         return JournalSink(spec[5:], lock=False)
+    if spec.startswith("dir:") and len(spec) > 4:
+        # Locked like any journal, so that whoever gathers them knows when the last writer has gone.
+        return JournalSink(os.path.join(spec[4:], shim_id + ".jsonl"), lock=True)
     if spec.startswith("fd:") and spec[3:].isdigit():
         fd = int(spec[3:])
         try:
             return StreamSink(fd, journal)
         except OSError as fault:
             raise UsageError(f"--events {spec}: descriptor {fd} is not open") from fault
-    raise UsageError(f"--events {spec!r} is not a sink", hint="Use ledger, stderr, file:PATH, fd:N or none.")
+    raise UsageError(f"--events {spec!r} is not a sink", hint="Use ledger, stderr, file:PATH, dir:PATH, fd:N or none.")

@@ -14,7 +14,7 @@ Options:
   --server-name NAME   the server's name in the client's configuration (required)
   --client CLIENT      claude | codex | headless | custom
   --policy FILE        a policy bundle, instead of the user's and the repository's
-  --events SINK        ledger (default) | stderr | file:PATH | fd:N | none
+  --events SINK        ledger (default) | stderr | file:PATH | dir:PATH | fd:N | none
 
 Environment: SUB_HOME, SUB_POLICY, SUB_POLICY_JSON, SUB_EVENTS, and the identity variables
 SUB_RUN_ID, SUB_AGENT_ID, SUB_ENV, SUB_CLIENT, SUB_PRINCIPAL, SUB_WORKLOAD (JSON).
