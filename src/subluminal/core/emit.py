@@ -18,6 +18,16 @@ if TYPE_CHECKING:
     from subluminal.contracts.toolcall import ToolCall
 
 _DAYS_TO_1970 = 719468
+# Pairs of server and tool whose names are kept as JSON: agents invent any number of tool names.
+MAX_NAMES = 512
+MAX_NAMES_CHARS = 512
+
+
+def _head(event_type: str) -> str:
+    return f'{{"type":"{event_type}","v":"{INTERFACE_VERSION}","ts":"'
+
+
+_START, _DECISION, _END = _head("tool_call_start"), _head("tool_call_decision"), _head("tool_call_end")
 
 
 def rfc3339(wall_ms: int) -> str:
@@ -58,6 +68,8 @@ class Emitter:
         self.seq = 0
         self._second = -1
         self._second_text = ""
+        self._stamp_ms = -1
+        self._stamp = ""  # the time, and all that is the same for every event up to its number
         q = quote
         self._identity = (
             f'","run_id":{q(identity.run_id)},"agent_id":{q(identity.agent_id)},"client":"{identity.client}",'
@@ -70,21 +82,37 @@ class Emitter:
         if identity.workload is not None:
             tail += f',"workload":{to_json(identity.workload)}'
         self._tail = tail
-        self._heads: dict[str, str] = {}
+        self._names: dict[tuple[str, str], str] = {}
         self._policies: dict[int, tuple[PolicyRef, str]] = {}
         self._decisions: dict[int, tuple[Decision, str]] = {}
 
     def _open(self, event_type: str, wall_ms: int) -> str:
         """The envelope up to where the event's own members begin."""
-        second = wall_ms // 1000
-        if second != self._second:
-            self._second = second
-            self._second_text = rfc3339(wall_ms)[:-4]
-        head = self._heads.get(event_type)
-        if head is None:
-            head = self._heads[event_type] = f'{{"type":"{event_type}","v":"{INTERFACE_VERSION}","ts":"'
+        return self._begin(_head(event_type), wall_ms)
+
+    def _begin(self, head: str, wall_ms: int) -> str:
+        if wall_ms != self._stamp_ms:
+            second = wall_ms // 1000
+            if second != self._second:
+                self._second = second
+                self._second_text = rfc3339(wall_ms)[:-4]
+            self._stamp_ms = wall_ms
+            self._stamp = f"{self._second_text}{wall_ms % 1000:03d}Z{self._identity}"
         self.seq += 1
-        return f"{head}{self._second_text}{wall_ms % 1000:03d}Z{self._identity}{self.seq}{self._tail}"
+        return f"{head}{self._stamp}{self.seq}{self._tail}"
+
+    def _render_names(self, call: ToolCall) -> str:
+        names = f'"server_name":{quote(call.server_name)},"tool_name":{quote(call.tool_name)}'
+        if len(names) <= MAX_NAMES_CHARS:
+            if len(self._names) >= MAX_NAMES:
+                self._names.clear()
+            self._names[(call.server_name, call.tool_name)] = names
+        return names
+
+    def call_ref(self, call_id: str, call: ToolCall, args_hash: str) -> str:
+        """The four names by which decision and end events refer to their call."""
+        names = self._names.get((call.server_name, call.tool_name)) or self._render_names(call)
+        return f'{{"call_id":"{call_id}",{names},"args_hash":"{args_hash}"}}'
 
     def _policy(self, policy: PolicyRef) -> str:
         known = self._policies.get(id(policy))
@@ -117,9 +145,9 @@ class Emitter:
             extra += f',"continues":{quote(call.continues)}'
         if call.call_context:
             extra += f',"call_context":{to_json(call.call_context)}'
+        names = self._names.get((call.server_name, call.tool_name)) or self._render_names(call)
         return (
-            f'{self._open("tool_call_start", wall_ms)},"call":{{"call_id":"{call_id}",'
-            f'"server_name":{quote(call.server_name)},"tool_name":{quote(call.tool_name)},'
+            f'{self._begin(_START, wall_ms)},"call":{{"call_id":"{call_id}",{names},'
             f'"transport":"{call.transport}","args_hash":"{args_hash}","bytes_in":{call.bytes_in},'
             f'"preview":{preview},"seq":{seq}{extra}}}}}\n'
         )
@@ -135,7 +163,7 @@ class Emitter:
                 if len(self._decisions) > 64:
                     self._decisions.clear()
                 self._decisions[id(decision)] = (decision, rendered)
-        return f'{self._open("tool_call_decision", wall_ms)},"call":{call_ref},"decision":{rendered}}}\n'
+        return f'{self._begin(_DECISION, wall_ms)},"call":{call_ref},"decision":{rendered}}}\n'
 
     def _decision(self, d: Decision) -> str:
         extra = ""
@@ -165,7 +193,7 @@ class Emitter:
     ) -> str:
         """`extra` is the rendered optional members, each with its leading comma."""
         return (
-            f'{self._open("tool_call_end", wall_ms)},"call":{call_ref},"status":"{status}","latency_ms":{latency_ms},'
+            f'{self._begin(_END, wall_ms)},"call":{call_ref},"status":"{status}","latency_ms":{latency_ms},'
             f'"bytes_out":{bytes_out},"preview":{preview}{extra}}}\n'
         )
 
@@ -197,11 +225,3 @@ class Emitter:
     def agent_event(self, wall_ms: int, agent: str) -> str:
         """`agent` is a rendered AgentEvent (additive type: what the agent itself reported)."""
         return f'{self._open("agent_event", wall_ms)},"agent":{agent}}}\n'
-
-
-def call_ref(call_id: str, call: ToolCall, args_hash: str) -> str:
-    """The four names by which decision and end events refer to their call."""
-    return (
-        f'{{"call_id":"{call_id}","server_name":{quote(call.server_name)},'
-        f'"tool_name":{quote(call.tool_name)},"args_hash":"{args_hash}"}}'
-    )

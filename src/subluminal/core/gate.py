@@ -19,7 +19,7 @@ from subluminal.contracts.canonical import read_args
 from subluminal.contracts.decision import Decision, refusal_message, subluminal_data
 from subluminal.contracts.digest import sha256_hex
 from subluminal.contracts.errors import CanonicalError
-from subluminal.contracts.jsontext import quote, to_json
+from subluminal.contracts.jsontext import to_json
 from subluminal.contracts.vocabulary import (
     ALLOW,
     BLOCK,
@@ -31,7 +31,7 @@ from subluminal.contracts.vocabulary import (
     THROTTLE,
     TRUNCATED,
 )
-from subluminal.core.emit import Emitter, call_ref
+from subluminal.core.emit import Emitter
 from subluminal.core.preview import error_line, preview
 from subluminal.core.redact import INJECTED
 
@@ -52,7 +52,7 @@ _AMBIGUOUS_KINDS = frozenset(
     ("duplicate_key", "invalid_utf8", "lone_surrogate", "invalid_json", "trailing_bytes", "not_finite")
 )
 _TRUNCATED_PREVIEW = '{"truncated":true}'
-_quote_long = msgspec.json.Encoder().encode  # six times as fast as `quote` on 10 KiB
+_quote = msgspec.json.Encoder().encode  # as `jsontext.quote`, twice to six times as fast
 _NO_PREVIEW = '{"truncated":false}'
 # Names remembered as checked for secrets: a server has tens of tools; an agent may invent any number.
 MAX_NAMES = 512
@@ -75,6 +75,7 @@ class CallRecord:
         "started_mono_ms",
         "tags",
         "trips",
+        "value",
         "waited_ms",
         "watch",
     )
@@ -82,6 +83,7 @@ class CallRecord:
     call: ToolCall
     call_id: str
     seq: int
+    value: Any  # the arguments and their canonical form, until the call is announced; None if they were not read
     canonical: bytes | None
     args_hash: str
     decision: Decision
@@ -93,6 +95,14 @@ class CallRecord:
     waited_ms: int  # between the legs of a multi-round-trip call
     announced: bool
     settled: bool
+
+    def read_args(self) -> Any:
+        return self.value
+
+    def read_args_hash(self) -> str:
+        if not self.args_hash and self.canonical is not None:
+            self.args_hash = sha256_hex(self.canonical)
+        return self.args_hash
 
 
 class Gate:
@@ -198,9 +208,11 @@ class Gate:
         self.calls_total += 1
         record.call_id = self._call_prefix + str(self.calls_total)
         self._decide(record, call, wall_ms, mono_ms)
-        self._count(record.decision)
+        self._count(record.decision.action)
         # From here on the call is only written down.
-        call.tool_name = self._names.get(call.tool_name) or self._name_to_show(call.tool_name)
+        shown = self._names.get(call.tool_name) or self._name_to_show(call.tool_name)
+        if shown is not call.tool_name:
+            call.tool_name = shown
         if call.call_context:
             call.call_context = self._masked(call.call_context)
         return record
@@ -213,16 +225,15 @@ class Gate:
         record.seq = seq
         if record.decision.action != ALLOW:
             self.calls_allowed -= 1
-            self._count(record.decision)
+            self._count(record.decision.action)
         if record.announced:
             self._announce_decision(record, wall_ms)
 
     def _decide(self, record: CallRecord, call: ToolCall, wall_ms: int, mono_ms: int) -> None:
-        value: Any = None
-        record.canonical = None
+        record.value = record.canonical = None
         if call.args_raw is not None:
             try:
-                value, record.canonical = read_args(call.args_raw)
+                record.value, record.canonical = read_args(call.args_raw)
             except CanonicalError as fault:
                 if fault.kind in _AMBIGUOUS_KINDS and call.ambiguous is None:
                     call.ambiguous = "arguments: " + fault.kind
@@ -233,15 +244,8 @@ class Gate:
             summary = f"{call.tool_name} on {call.server_name} was refused: its message is {call.too_large}."
             self._refuse(record, MESSAGE_TOO_LARGE, f"{summary} Send less at once, or a reference instead of content.")
             return
-
-        def args_hash() -> str:
-            if not record.args_hash and record.canonical is not None:
-                record.args_hash = sha256_hex(record.canonical)
-            return record.args_hash
-
-        args = _uninspected if record.canonical is None else (lambda: value)
         try:
-            verdict = self.stack.judge(call, args, args_hash, self.state, wall_ms, mono_ms)
+            verdict = self.stack.judge(call, record.read_args, record.read_args_hash, self.state, wall_ms, mono_ms)
         except Exception as fault:  # a fault of ours must neither take the tool down nor open a door
             self._decide_after_fault(record, fault)
             return
@@ -264,8 +268,7 @@ class Gate:
         summary = f"The policy could not be evaluated ({type(fault).__name__}). Tell the operator to run `sub doctor`."
         record.decision = Decision(action, None, "critical", EVALUATION_ERROR, summary, policy=self.stack.policies[0])
 
-    def _count(self, decision: Decision) -> None:
-        action = decision.action
+    def _count(self, action: str) -> None:
         if action == ALLOW:
             self.calls_allowed += 1
         elif action == THROTTLE:
@@ -279,16 +282,16 @@ class Gate:
             return
         record.announced = True
         call = record.call
-        if not record.args_hash and record.canonical is not None:
-            record.args_hash = sha256_hex(record.canonical)
-        record.canonical = None
-        record.ref = call_ref(record.call_id, call, record.args_hash)
+        args_hash = record.args_hash or record.read_args_hash()
+        record.value = record.canonical = None
+        emitter = self.emitter
+        record.ref = emitter.call_ref(record.call_id, call, args_hash)
         self.outbox.append(
-            self.emitter.tool_call_start(
+            emitter.tool_call_start(
                 wall_ms,
                 call,
                 record.call_id,
-                record.args_hash,
+                args_hash,
                 record.seq,
                 self._preview("args_preview", call.args_raw),
                 record.tags,
@@ -325,7 +328,8 @@ class Gate:
         if record.settled:
             return
         record.settled = True
-        self.announce(record, wall_ms)
+        if not record.announced:
+            self.announce(record, wall_ms)
         extra = ""
         if error is not None:
             if "message" in error:
@@ -377,8 +381,6 @@ class Gate:
         """What a refused caller receives: code, message (what the model reads) and `data` (§3.2)."""
         decision = record.decision
         self._mask_decision(decision)
-        if not record.args_hash and record.canonical is not None:
-            record.args_hash = sha256_hex(record.canonical)
         call = record.call
         data = subluminal_data(
             decision,
@@ -386,7 +388,7 @@ class Gate:
             call_id=record.call_id,
             server_name=call.server_name,
             tool_name=call.tool_name,
-            args_hash=record.args_hash,
+            args_hash=record.read_args_hash(),
         )
         return ERROR_CODES[decision.action], refusal_message(decision), {"subluminal": data}
 
@@ -399,8 +401,7 @@ class Gate:
             return _NO_PREVIEW
         text, truncated, flags = preview(raw, self.max_preview_bytes, self.redactor)
         flagged = f',"redaction_flags":{to_json(list(flags))}' if flags else ""
-        quoted = quote(text) if len(text) < 200 else _quote_long(text).decode()
-        return f'{{"truncated":{"true" if truncated else "false"},"{key}":{quoted}{flagged}}}'
+        return f'{{"truncated":{"true" if truncated else "false"},"{key}":{_quote(text).decode()}{flagged}}}'
 
     def _name_to_show(self, name: str) -> str:
         """Names stand in events exactly as given (EVT-006), unless an agent hides an injected secret in one."""
@@ -431,8 +432,3 @@ class Gate:
         if isinstance(value, list):
             return [self._masked(item) for item in value]
         return value
-
-
-def _uninspected() -> None:
-    """The arguments were not read: a predicate on them cannot be decided."""
-    return None

@@ -13,7 +13,7 @@ from subluminal.contracts.decision import Decision, Hint, PolicyRef
 from subluminal.contracts.events import decode_event, encode_event
 from subluminal.contracts.identity import Identity, Source
 from subluminal.contracts.toolcall import ToolCall
-from subluminal.core.emit import Emitter, call_ref, rfc3339
+from subluminal.core.emit import Emitter, rfc3339
 
 WALL = 1_765_800_896_789
 ODD = [
@@ -52,7 +52,7 @@ def lines(text: str, number: int = 3) -> list[str]:
     )
     hint = Hint(text, "BUDGET", {"a": text, "b": [1, {"c": number}]}, text)
     would = Decision("BLOCK", None, "critical", text, text, policy=policy)
-    ref = call_ref("c1", call, "b" * 64)
+    ref = emitter.call_ref("c1", call, "b" * 64)
     preview = '{"truncated":false}'
     decisions = [
         Decision(policy=policy, would=would, summary=text),
