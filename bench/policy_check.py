@@ -102,12 +102,15 @@ def main() -> None:
         answers = []
         for source in ("events.jsonl", "ledger.db"):
             command = [sys.executable, "-m", "subluminal", "policy", "check", str(root / "policy.json"), "--json"]
-            started = time.monotonic()
+            started, before = time.monotonic(), os.times()
             done = subprocess.run([*command, "--against", str(root / source)], env=env, capture_output=True, check=True)
             figures[f"{source}_s"] = round(time.monotonic() - started, 2)
+            after = os.times()
+            cpu = after.children_user + after.children_system - before.children_user - before.children_system
+            figures[f"{source}_cpu_s"] = round(cpu, 2)
             answer = json.loads(done.stdout)
             answers.append({name: value for name, value in answer.items() if name not in ("against", "policy")})
-        figures["same"] = answers[0] == answers[1]
+        figures["differing"] = [name for name, value in answers[0].items() if answers[1][name] != value]
         for name in ("calls", "new_blocks", "unknown_total", "still_allowed"):
             figures[f"judged_{name}"] = answers[0][name]
     print(json.dumps(figures, indent=2))

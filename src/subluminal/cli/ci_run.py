@@ -22,7 +22,6 @@ from subluminal.contracts.errors import ConfigError, UsageError
 from subluminal.core.emit import rfc3339
 from subluminal.host import paths
 from subluminal.host.headless import adopt_left_behind, headless_dir, spool_journals
-from subluminal.host.notify import Notifier
 from subluminal.host.runstate import list_runs
 from subluminal.ledger.recording import HOLD_MS, Recording
 from subluminal.ledger.run_facts import RunFacts
@@ -40,7 +39,6 @@ class HeadlessRunner(Runner):
         self.stream: Stream | None = None
         self.keep = "none" if given.get("events") or self.bundle else "ledger"
         super().__init__(command, given)
-        self.notifier = Notifier(False)
         if self.identity.workload and "SUB_WORKLOAD" not in self.environ:
             # For shims whose client scrubs the CI system's own variables.
             self.environ["SUB_WORKLOAD"] = json.dumps(self.identity.workload)

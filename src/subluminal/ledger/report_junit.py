@@ -22,7 +22,7 @@ def junit_xml(facts: RunFacts, exit_code: int | None, problems: list[str]) -> by
     for refusal in facts.refusals:
         by_tool.setdefault((refusal.server_name, refusal.tool_name), []).append(refusal)
     for (server_name, tool_name), tool in facts.tools.items():
-        case = _case(f"mcp.{server_name}", f"{tool_name} ({tool.calls} calls)", tool.latency_ms / 1000)
+        case = _case(f"mcp.{server_name}", tool_name, tool.latency_ms / 1000)
         if tool.refused:
             first = f"{tool.refused} of {tool.calls} calls refused: {tool.first_refusal}"
             failure = ET.SubElement(case, "failure", message=_text(first), type="refused")
@@ -60,12 +60,17 @@ def _run_case(exit_code: int | None, problems: list[str]) -> ET.Element:
 
 
 def _case(class_name: str, name: str, seconds: float) -> ET.Element:
-    return ET.Element("testcase", classname=_text(class_name), name=_text(name), time=f"{seconds:.3f}")
+    return ET.Element("testcase", classname=_name(class_name), name=_name(name), time=f"{seconds:.3f}")
 
 
 def _line(refusal: Refusal) -> str:
     rule = refusal.rule_id or refusal.reason_code
     return f"{refusal.ts} {refusal.action} {refusal.call_id} rule {rule} ({refusal.severity}): {refusal.summary}"
+
+
+def _name(text: str) -> str:
+    """Names are shown in lists, by which CI systems follow a case from run to run: one line, nothing invisible."""
+    return "".join(c if c.isprintable() else "�" for c in text)
 
 
 def _text(text: str) -> str:

@@ -41,12 +41,12 @@ def markdown(facts: RunFacts, verdict: str, problems: list[str]) -> str:
     return "\n".join(lines)
 
 
+# Markup becomes plain characters; with the colon gone, nothing turns into a link by itself.
+_PLAIN = {ord(c): f"\\{c}" for c in "\\`*_{}[]()#+!|~$-"} | {ord(c): f"&#{ord(c)};" for c in "&<>@:"}
+
+
 def _cell(text: str) -> str:
     """One cell of plain text: no markup, no link, no HTML, no mention, no line break."""
     text = text if len(text) <= _MAX_CELL else text[: _MAX_CELL - 1] + "…"
     text = "".join(c if c.isprintable() else " " for c in text)
-    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("@", "&#64;")
-    text = re.sub(
-        r"(?i)\b(https?|ftp|www)(?=[:.])", lambda found: found.group()[:-1] + f"&#{ord(found.group()[-1])};", text
-    )
-    return re.sub(r"([\\`*_{}\[\]()#+!|~$-])", r"\\\1", text)
+    return re.sub(r"(?i)\bwww\.", lambda found: found.group()[:3] + "&#46;", text.translate(_PLAIN))
