@@ -18,6 +18,8 @@ from subluminal.ledger.query import Ledger, known
 Row = dict[str, Any]
 Item = dict[str, Any]
 
+# Under `call_context`, by which agents name a single call; the rest of it names threads.
+_CALL_IDS = ("claudecode/toolUseId", "callId", "itemId")
 _STATUS_COLOURS = {"SUCCEEDED": "green", "RUNNING": "cyan", "CANCELLED": "yellow"}
 
 
@@ -29,19 +31,15 @@ def timeline(ledger: Ledger, run_id: str) -> list[Item]:
     builder = _Builder()
     for event in ledger.timeline(run_id):
         builder.take(event)
-    if not builder.has_agent_events:
-        for event in _agent_rows(ledger, run_id):
-            builder.take(event)
     return builder.items()
 
 
 class _Builder:
     def __init__(self) -> None:
-        self.has_agent_events = False
         self._calls: dict[str, CallState] = {}
         self._items: list[Item] = []
         self._servers: dict[str, str] = {}
-        self._by_tool_id: dict[str, str] = {}
+        self._by_tool_id: dict[str, list[Row]] = {}
 
     def take(self, event: Row) -> None:
         kind = event["type"]
@@ -55,13 +53,12 @@ class _Builder:
         apply(state, event)
         if kind == "tool_call_start":
             self._servers.setdefault(event["source"]["shim_id"], call["server_name"])
-            for value in (call.get("call_context") or {}).values():
-                if isinstance(value, str):
-                    self._by_tool_id[value] = call["call_id"]
+            context = call.get("call_context") or {}
+            for name in _CALL_IDS:
+                if isinstance(context.get(name), str):
+                    self._by_tool_id.setdefault(context[name], []).append(call)
 
     def _item(self, kind: str, event: Row) -> None:
-        if kind == "agent_event":
-            self.has_agent_events = True
         names = ("run", "policy", "load", "secret", "breaker", "health", "agent", "closed_by")
         item: Item = {"at": event["ts"], "kind": kind, "shim_id": (event.get("source") or {}).get("shim_id")}
         item.update({name: event[name] for name in names if name in event})
@@ -73,29 +70,22 @@ class _Builder:
         for item in self._items:
             if item["shim_id"] in self._servers:
                 item["server_name"] = self._servers[item["shim_id"]]
-            tool_id = ((item.get("agent") or {}).get("data") or {}).get("id") if item["kind"] == "agent_event" else None
-            if isinstance(tool_id, str) and tool_id in self._by_tool_id:
-                item["call_id"] = self._by_tool_id[tool_id]
+            if item["kind"] == "agent_event" and (call := self._recorded(item["agent"].get("data"))) is not None:
+                item["call_id"] = call["call_id"]
         calls = [{"at": c.row["created_at"], "kind": "call", **c.row, "state": c.state} for c in self._calls.values()]
         # Stable: what happened in the same millisecond stays in the order of the chain, notes before calls.
         return sorted([*self._items, *calls], key=lambda item: str(item["at"]))
 
-
-def _agent_rows(ledger: Ledger, run_id: str) -> list[Row]:
-    """Agent events that another producer put into the table alone."""
-    import json
-
-    rows = ledger.connection.execute(
-        "SELECT at, agent_kind, kind, channel, text, message, data_json FROM agent_events WHERE run_id = ? ORDER BY id",
-        (run_id,),
-    )
-    events = []
-    for row in rows:
-        agent = {name: row[name] for name in ("agent_kind", "kind", "channel", "text", "message") if row[name]}
-        if row["data_json"]:
-            agent["data"] = json.loads(row["data_json"])
-        events.append({"type": "agent_event", "ts": row["at"], "agent": agent})
-    return events
+    def _recorded(self, data: Any) -> Row | None:
+        """The call of a shim that the agent speaks of. Ids such as `item_2` begin anew with every thread of an agent,
+        so the names must agree as well, as far as the agent tells them."""
+        if not isinstance(data, dict) or not isinstance(data.get("id"), str):
+            return None
+        names = [name for name in ("server_name", "tool_name") if isinstance(data.get(name), str)]
+        for call in self._by_tool_id.get(data["id"], []):
+            if all(call[name] == data[name] for name in names):
+                return call
+        return None
 
 
 # -- for a person -----------------------------------------------------------------------------------------------------
@@ -113,7 +103,6 @@ def lines(run: Row, items: list[Item], columns: int | None) -> list[str]:
 
 def _head(run: Row, columns: int | None) -> list[str]:
     took = between_ms(run["started_at"], run["ended_at"])
-    policy = " ".join(str(run[name]) for name in ("policy_id", "policy_version") if run[name]) or "unknown"
     counts = (
         f"{run['calls_total']}: {run['calls_allowed']} allowed, {run['calls_blocked']} blocked,"
         f" {run['calls_throttled']} throttled, {run['errors_total']} errors"
@@ -121,7 +110,7 @@ def _head(run: Row, columns: int | None) -> list[str]:
     facts = [
         ("agent", f"{known(run['agent_id'])} ({run['client']}, {run['env']}), for {known(run['principal'])}"),
         ("started", date_and_clock(run["started_at"]) + (f", took {duration(took)}" if took is not None else "")),
-        ("policy", f"{policy} ({run['mode'] or 'mode unknown'})  {(run['policy_hash'] or '')[:16]}"),
+        ("policy", _policy_of(run)),
         ("calls", counts),
     ]
     for title, values in (("workload", run["workload"]), ("meta", run["meta"])):
@@ -133,6 +122,12 @@ def _head(run: Row, columns: int | None) -> list[str]:
         title + paint(run["status"], _STATUS_COLOURS.get(run["status"], "red")),
         *(cut(f"  {pad(name, 9)} {printable(text)}", room) for name, text in facts),
     ]
+
+
+def _policy_of(run: Row) -> str:
+    if run["policy_id"] is None:
+        return "unknown: no shim has reported the start of this run"
+    return f"{run['policy_id']} {run['policy_version']} ({run['mode']})  {run['policy_hash'][:16]}"
 
 
 def _joined(items: list[Item]) -> list[Item]:

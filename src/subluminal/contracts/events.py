@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from subluminal.contracts.agent_event import AgentEvent
+
 Client = Literal["claude", "codex", "headless", "custom", "unknown"]
 Env = Literal["dev", "ci", "prod", "unknown"]
 Mode = Literal["observe", "guardrails", "control"]
@@ -250,6 +252,12 @@ class BreakerTrip(Envelope, tag="breaker_trip", kw_only=True):
     breaker: BreakerTripped
 
 
+class AgentEventRecorded(Envelope, tag="agent_event", kw_only=True):
+    """Additive: what the agent itself reported, in the words of `contracts.agent_event`."""
+
+    agent: AgentEvent
+
+
 Event = (
     RunStart
     | ToolCallStart
@@ -261,6 +269,7 @@ Event = (
     | SecretInjection
     | ShimHealth
     | BreakerTrip
+    | AgentEventRecorded
 )
 
 _encoder = msgspec.json.Encoder()

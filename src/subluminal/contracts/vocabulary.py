@@ -13,6 +13,7 @@ TRUNCATED = "[TRUNCATED]"
 REQUIRED_EVENT_TYPES = ("run_start", "tool_call_start", "tool_call_decision", "tool_call_end", "run_end")
 OPTIONAL_EVENT_TYPES = ("hint_issued", "policy_loaded", "secret_injection", "shim_health", "breaker_trip")
 EVENT_TYPES = REQUIRED_EVENT_TYPES + OPTIONAL_EVENT_TYPES
+ADDITIVE_EVENT_TYPES = ("agent_event",)  # ours: what the agent itself reported
 CLIENTS = ("claude", "codex", "headless", "custom", "unknown")
 ENVS = ("dev", "ci", "prod", "unknown")
 MODES = ("observe", "guardrails", "control")

@@ -26,6 +26,7 @@ from msgspec import UNSET
 from subluminal.contracts import events as ev
 from subluminal.contracts.errors import LedgerError
 from subluminal.ledger import chain
+from subluminal.ledger.agent_rows import AgentTable
 from subluminal.ledger.lines import N_BITS
 from subluminal.ledger.migrations import BUSY_TIMEOUT_MS, open_writer
 from subluminal.ledger.projection import Producer, Run
@@ -42,6 +43,7 @@ class Store:
     _runs: RunTable
     _calls: CallTable
     _catalogue: Catalogue
+    _agent: AgentTable
 
     def __init__(self, path: str, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> None:
         self.path = path
@@ -167,6 +169,9 @@ class Store:
         if event.load.ok:
             self._catalogue.saw_policy(event.policy, None, event.ts)
 
+    def _agent_event(self, event: ev.AgentEventRecorded, n: int, producer: Producer, run: Run) -> None:
+        self._agent.add(event, n, run.row.run_no)
+
     def _is_stored(self, producer: Producer, seq: int, line: bytes) -> bool:
         same = self._events.holds(producer.no, seq, line)
         if same is False:
@@ -255,6 +260,7 @@ class Store:
         self._events = EventTable(self.connection)
         self._runs = RunTable(self.connection)
         self._calls = CallTable(self.connection, self._trusting)
+        self._agent = AgentTable(self.connection)
         self._catalogue = Catalogue(self.connection, os.path.join(os.path.dirname(self.path), "snapshots"))
 
     def _flush(self) -> None:
@@ -264,6 +270,7 @@ class Store:
         for run in self._runs.flush():
             self._moved[run.row.run_id] = chain.Head(run.row.event_count, run.row.chain_head)
         self._catalogue.flush()
+        self._agent.flush()
 
     def _read_witness(self) -> None:
         """Find runs whose witness was not written because a process was killed in between: those are caught up.
@@ -296,4 +303,5 @@ _FOLDS: dict[type, Callable[[Store, Any, int, Producer, Run], None]] = {
     ev.RunStart: Store._run_start,
     ev.RunEnd: Store._run_end,
     ev.PolicyLoaded: Store._policy_loaded,
+    ev.AgentEventRecorded: Store._agent_event,
 }

@@ -184,6 +184,7 @@ class Rebuilt:
             (_CALLS, "the call's row"),
             (_PREVIEWS, "the call's preview"),
             (_HINTS, "the call's hint"),
+            (_AGENT_EVENTS, "an agent event's row"),
         ):
             fault = self._compare(connection, run_id, query, name)
             if fault is not None:
@@ -236,4 +237,9 @@ _PREVIEWS = (
 _HINTS = (
     "SELECT c.call_id, h.call_id, h.hint_text, h.suggested_args_json, h.created_at, h.hint_kind, h.retry_advice"
     " FROM tool_calls c LEFT JOIN hints h USING (id) WHERE c.run_id = ? ORDER BY c.call_id"
+)
+# Their number in the chain, which is the lower half of their id, is theirs alone.
+_AGENT_EVENTS = (
+    f"SELECT id & {(1 << N_BITS) - 1}, at, agent_kind, kind, channel, text, message, data_json, tool_id"
+    " FROM agent_events WHERE run_id = ? ORDER BY id"
 )

@@ -89,8 +89,14 @@ def objects(value):
 
 
 def test_there_is_an_example_and_a_type_for_every_word_of_the_vocabulary():
-    assert {example["type"] for example in EXAMPLES} == set(vocabulary.EVENT_TYPES)
-    assert {type_.__struct_config__.tag for type_ in events.Event.__args__} == set(vocabulary.EVENT_TYPES)
+    words = {*vocabulary.EVENT_TYPES, *vocabulary.ADDITIVE_EVENT_TYPES}
+    assert {example["type"] for example in EXAMPLES} == words
+    assert {type_.__struct_config__.tag for type_ in events.Event.__args__} == words
+
+
+def test_what_is_additive_is_no_word_of_the_pack():
+    assert not set(vocabulary.ADDITIVE_EVENT_TYPES) & set(vocabulary.EVENT_TYPES)
+    assert len(vocabulary.EVENT_TYPES) == 10
 
 
 @pytest.mark.parametrize("line", LINES, ids=[example["type"] for example in EXAMPLES])
