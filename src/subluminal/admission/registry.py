@@ -131,7 +131,10 @@ def _bodies(group: Iterable[Rule | PreGuard]) -> list[dict[str, Any]]:
 
 def _document(document: dict[str, Any] | str | bytes) -> dict[str, Any]:
     if isinstance(document, dict):
-        return copy.deepcopy(document)
+        try:
+            return copy.deepcopy(document)
+        except RecursionError:
+            raise RegistryError("The rules are nested too deep.") from None
     try:
         given = parse(document.encode() if isinstance(document, str) else document)
     except (CanonicalError, UnicodeEncodeError) as fault:

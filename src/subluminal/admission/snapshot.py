@@ -64,6 +64,12 @@ class ReadOnlyState:
             return NotImplemented
         return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
 
+    def __copy__(self) -> ReadOnlyState:
+        return self
+
+    def __deepcopy__(self, memo: object) -> ReadOnlyState:
+        return self
+
     __hash__ = None  # type: ignore[assignment]  # compared by content, which is a dictionary
 
     def reputation(self, who: str) -> int:
