@@ -124,8 +124,8 @@ class ModelServer:
     def error_body(self, turn: ApiError) -> dict[str, Any]:
         return {"type": "error", "error": {"type": turn.type, "message": turn.message}}
 
-    def tools_offered(self) -> list[str]:
-        """Names of the tools in the last request."""
+    def tools_offered(self, request: int = -1) -> list[str]:
+        """Names of the tools in one request, by default the last."""
         raise AssertionError("a server of one API")
 
     def tool_outputs(self) -> list[str]:
@@ -144,8 +144,8 @@ class MessagesServer(ModelServer):
             return {"input_tokens": 10}
         return _message(0, [{"type": "text", "text": "ok"}])
 
-    def tools_offered(self) -> list[str]:
-        return [tool["name"] for tool in self.requests[-1].get("tools", [])]
+    def tools_offered(self, request: int = -1) -> list[str]:
+        return [tool["name"] for tool in self.requests[request].get("tools", [])]
 
     def tool_outputs(self) -> list[str]:
         blocks = [
@@ -203,10 +203,10 @@ class ResponsesServer(ModelServer):
     def error_body(self, turn: ApiError) -> dict[str, Any]:
         return {"error": {"type": turn.type, "code": turn.type, "message": turn.message}}
 
-    def tools_offered(self) -> list[str]:
+    def tools_offered(self, request: int = -1) -> list[str]:
         """MCP tools as `namespace.name`, all others by name or type."""
         names = []
-        for tool in self.requests[-1].get("tools", []):
+        for tool in self.requests[request].get("tools", []):
             if tool.get("type") == "namespace":
                 names += [f"{tool['name']}.{inner['name']}" for inner in tool.get("tools", [])]
             else:

@@ -61,7 +61,4 @@ REQUIREMENTS: dict[str, Requirement] = {
     "ADAPT-003": Requirement(P1, "A refusal reaches the client as a valid error of its own protocol."),
 }
 
-NOT_YET: dict[str, str] = {
-    "LED-002": "needs the ledger daemon",
-    "IMP-002": "needs the installer path end to end",
-}
+NOT_YET: dict[str, str] = {}
