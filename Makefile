@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test test-clients check bench clean
+.PHONY: setup demo test test-clients fuzz check bench clean
 
 setup: $(STAMP)
 
@@ -25,6 +25,14 @@ test: setup
 # With the real agent CLIs, installed from npm into .venv/clients, against fake models on loopback.
 test-clients: setup
 	@$(BIN)/python -m pytest tests/clients -m clients --tb=short -r fEs --no-header
+
+# Coverage-guided, on the reading of hostile lines; then new examples for every property test of the adapter.
+FUZZ_SECONDS ?= 60
+fuzz: setup
+	@if $(BIN)/python -m pip install -q --disable-pip-version-check atheris==3.0.0; then \
+		$(BIN)/python tests/fuzz/fuzz_wire.py .venv/fuzz -max_total_time=$(FUZZ_SECONDS) -max_len=2000; \
+	else echo "atheris cannot be installed here; only the property tests run"; fi
+	@HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest tests/unit/adapters/mcp_stdio tests/unit/core/test_emit.py --no-header
 
 check: setup
 	@$(BIN)/ruff check .

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from harness import hostile
 from harness.engine import compiled, rule, tools
 from harness.fake_server import fake_server
 from harness.shim import Shim
-from harness.spies import SPIES, tools_run
+from harness.spies import SCAN_SPIES, SPIES, tools_run
 from subluminal.adapters.mcp_stdio import wire
 from subluminal.adapters.mcp_stdio.scan import MessageScan
 from subluminal.adapters.mcp_stdio.session import Session
@@ -66,9 +67,9 @@ def let_through_scanned(talk: Session, line: bytes) -> bytes:
     return line + b"\n"
 
 
-def assert_harmless(out: bytes, line: bytes) -> None:
+def assert_harmless(out: bytes, line: bytes, spies: Iterable[str] = SPIES) -> None:
     if out:
-        for spy in SPIES:
+        for spy in spies:
             assert hostile.TOOL not in tools_run(spy, out), (
                 f"{spy} runs it: {line[:300]!r} (let through: {out[:300]!r})"
             )
@@ -85,7 +86,7 @@ def test_no_spy_runs_the_denied_tool_after_any_message_of_the_table() -> None:
     talk = session()
     for line in hostile.table():
         assert_harmless(let_through(talk, line), line)
-        assert_harmless(let_through_scanned(talk, line), line)
+        assert_harmless(let_through_scanned(talk, line), line, SCAN_SPIES)
 
 
 def test_no_spy_runs_the_denied_tool_after_any_generated_message() -> None:
@@ -95,7 +96,7 @@ def test_no_spy_runs_the_denied_tool_after_any_generated_message() -> None:
         out = let_through(talk, line)
         passed += bool(out)
         assert_harmless(out, line)
-        assert_harmless(let_through_scanned(talk, line), line)
+        assert_harmless(let_through_scanned(talk, line), line, SCAN_SPIES)
     assert passed > GENERATED // 50, "messages that are harmless must pass, else nothing is shown"
 
 

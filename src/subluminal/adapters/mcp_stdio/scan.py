@@ -25,6 +25,8 @@ _NOT_BRACKETS = bytes(b for b in range(256) if b not in b"{}[]")
 # All that JSON has outside strings. Anything else (a comment, a single quote) could make a lenient parser begin or end
 # its strings elsewhere than we do.
 _OUTSIDE_STRINGS = b" \t{}[],:+-.0123456789eEtrufalsn"
+# Control characters stand nowhere in JSON but for white space outside strings.
+_NO_CONTROL = bytes(b for b in range(256) if b >= 0x20 or b == 0x09)
 _SCALAR = re.compile(rb"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false|null")
 _SPACE = b" \t"
 _SCALAR_END = re.compile(rb"[,}\] \t]")
@@ -65,8 +67,8 @@ class MessageScan:
         if chunk[-1:] == b"\r":  # of CRLF, if nothing follows
             self._ended_in_cr = True
             chunk = chunk[:-1]
-        if self._strict and (b"\r" in chunk or b"\x00" in chunk):
-            self._fault("raw CR or NUL")
+        if self._strict and chunk.translate(None, _NO_CONTROL):
+            self._fault("a raw control character")
             return
         if self._strict and (self._utf8 is not None or not chunk.isascii()):
             if self._utf8 is None:
@@ -204,6 +206,9 @@ class MessageScan:
     def _string(self, buf: bytes, clean: bytes, pos: int, after: str) -> int:
         quote = clean.find(b'"', pos)
         stop = quote if quote >= 0 else len(buf)
+        if self._strict and buf.find(b"\t", pos, stop) >= 0:
+            self._fault("a raw control character")
+            return stop
         capture = self._capture
         if capture is not None:
             if len(capture) + stop - pos > MAX_CAPTURE_BYTES:
@@ -253,6 +258,9 @@ class MessageScan:
         outside = b"".join(pieces[1::2] if self._in_string else pieces[0::2])
         if self._strict and outside.translate(None, _OUTSIDE_STRINGS):
             self._fault("invalid JSON")
+            return pos
+        if self._strict and b"\t" in rest and outside.count(b"\t") != rest.count(b"\t"):
+            self._fault("a raw control character")
             return pos
         brackets = outside.translate(None, _NOT_BRACKETS)
         for _ in range(_COLLAPSE_ROUNDS):
