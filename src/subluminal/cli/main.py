@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 
 import click
-from click.shell_completion import CompletionItem
 
+from subluminal.cli.lazy import LazyGroup, Table
 from subluminal.cli.output import printable
 from subluminal.contracts.errors import SubluminalError
 
-# name -> (module, attribute, one-line help). Commands are imported only when used.
-COMMANDS: dict[str, tuple[str, str, str]] = {
+COMMANDS: Table = {
     "import": ("subluminal.cli.imports", "import_command", "Route a client's MCP servers through Subluminal."),
     "restore": ("subluminal.cli.imports", "restore_command", "Put a client's configuration back."),
     "run": ("subluminal.cli.run", "run_command", "Run an agent as one identified run."),
@@ -30,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "prune": ("subluminal.cli.trace", "prune_command", "Remove old runs from the ledger."),
     "ledgerd": ("subluminal.cli.ledgerd", "ledgerd_command", "The ledger daemon (starts by itself)."),
     "doctor": ("subluminal.cli.doctor", "doctor_command", "Check the installation and say how to mend it."),
+    "shim": ("subluminal.cli.shim", "shim_command", "The process between an agent and one server."),
     "hash": ("subluminal.cli.hash", "hash_command", "Print the args_hash of a JSON object."),
     "help": ("subluminal.cli.help", "help_command", "Read about a topic or a command."),
     "completion": ("subluminal.cli.completion", "completion_command", "Print shell completion."),
@@ -37,33 +36,12 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
 }
 
 
-class LazyGroup(click.Group):
-    """Lists commands from the table; imports a command's module only to run it."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        entry = COMMANDS.get(cmd_name)
-        if entry is None:
-            return None
-        command: click.Command = getattr(importlib.import_module(entry[0]), entry[1])
-        return command
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """From the table: click would import every command to learn its help."""
-        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
-        options = click.Command.shell_complete(self, ctx, incomplete)
-        return [*(CompletionItem(name, help=COMMANDS[name][2]) for name in names), *options]
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        rows = [(name, COMMANDS[name][2]) for name in self.list_commands(ctx)]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+class Commands(LazyGroup):
+    table = COMMANDS
 
 
 @click.group(
-    cls=LazyGroup,
+    cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Subluminal stands between AI agents and their tools: it decides each tool call and records it.",
     epilog="Start with: sub import claude, run your agent as always, sub tail. More: sub help quickstart.",

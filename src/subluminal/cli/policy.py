@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-
 import click
 
-# name -> (module, attribute, one-line help)
-COMMANDS: dict[str, tuple[str, str, str]] = {
+from subluminal.cli.lazy import LazyGroup, Table
+
+COMMANDS: Table = {
     "init": ("subluminal.cli.policy_edit", "init_command", "Write a commented starter policy and its tests."),
     "lint": ("subluminal.cli.policy_lint", "lint_command", "Check policies and say how to mend them."),
     "explain": ("subluminal.cli.policy_explain", "explain_command", "Say how one call would be decided, and why."),
@@ -19,20 +18,8 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
 }
 
 
-class PolicyGroup(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        entry = COMMANDS.get(cmd_name)
-        if entry is None:
-            return None
-        command: click.Command = getattr(importlib.import_module(entry[0]), entry[1])
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, entry[2]) for name, entry in COMMANDS.items()])
+class PolicyGroup(LazyGroup):
+    table = COMMANDS
 
 
 @click.group(
