@@ -5,11 +5,13 @@ SUB_TORTURE_KILLS sets the number of jobs (default 8; the full profile is 50).
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -51,7 +53,8 @@ def test_a_killed_job_leaves_a_bundle_with_every_decision_taken(tmp_path: Path) 
                 process.kill()  # the agent and its shims go on for a moment: they must be recorded too
                 time.sleep(dice.random() * 0.2)
             if how != "term":
-                os.killpg(process.pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # all of it has ended by itself
+                    os.killpg(process.pid, signal.SIGKILL)
             process.communicate(timeout=60)
         wait_until(lambda: not processes_with(marker))  # noqa: B023
 
@@ -89,7 +92,7 @@ def decided_numbers(lines: list[bytes]) -> dict[int, str]:
     return decided
 
 
-def wait_until(holds, seconds: float = 60.0) -> None:  # type: ignore[no-untyped-def]
+def wait_until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
     give_up = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < give_up, "waited in vain"

@@ -20,7 +20,7 @@ from subluminal.host.launch import EXIT_TERMINATED, EXIT_TIMEOUT, Ended, run_chi
 from subluminal.host.notify import Notifier
 from subluminal.host.registration import Registration
 from subluminal.host.runstate import SharedState
-from subluminal.host.sinks import open_sink
+from subluminal.host.sinks import JournalSink, open_sink
 from subluminal.policy.watch import PolicyWatch
 
 
@@ -59,7 +59,8 @@ def guess_client(command: str) -> str:
 @click.command(
     "run",
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
-    epilog="Examples:\n\n  sub run -- claude\n\n  sub run --agent-id fixer --timeout 600 -- codex exec 'fix the build'",
+    epilog="Examples:\n\n  sub run -- claude\n\n  sub run --agent-id fixer --timeout 600 -- codex exec 'fix the build'"
+    "\n\n  sub run --strict --bundle trace -- claude -p 'fix the build'",
 )
 @click.option("--agent-id", help="Stable name of this agent (default: the client's name).")
 @click.option("--client", type=click.Choice(CLIENTS), help="Default: from the command's name.")
@@ -68,18 +69,54 @@ def guess_client(command: str) -> str:
 @click.option("--run-id", help="Default: SUB_RUN_ID if set (a part of that run), else a new one.")
 @click.option("--policy", type=click.Path(dir_okay=False), help="Policy bundle for this run.")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), help="Seconds; 0 means none.")
+@click.option(
+    "--headless/--no-headless", default=None, help="As in CI: no daemon, a report at the end. Default: if CI is set."
+)
+@click.option(
+    "--events", metavar="FILE|-", help="Headless: the run's events as JSONL; - is stdout (the agent's goes to stderr)."
+)
+@click.option("--bundle", metavar="DIR", help="Headless: a trace bundle with reports for CI; DIR must be new or empty.")
+@click.option("--strict", is_flag=True, help="Headless: exit 1 if a call was refused or a policy failed to load.")
+@click.option(
+    "--fail-on", type=click.Choice(("critical", "warn", "any")), help="Strict, for refusals of this severity or above."
+)
+@click.option("--max-blocked", type=click.IntRange(min=0), metavar="N", help="Strict, tolerating N refused calls.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)
 def run_command(command: tuple[str, ...], **given: Any) -> int:
     """Run COMMAND as one identified run: every shim below it shares its run id, budgets and policy.
 
     The terminal is the command's own. Exit code: the command's, 128 + the signal that ended it, 124 after --timeout,
-    125 when the run was terminated (`sub kill`, or a policy), 127 or 126 when the command cannot be started."""
+    125 when the run was terminated (`sub kill`, or a policy), 127 or 126 when the command cannot be started.
+
+    In CI (see docs/ci.md) --strict, --events and --bundle make it a gate: the agent's own exit code is returned if it
+    is not 0, else 1 when the job's rules were broken."""
     hold_standard_descriptors()
+    if is_headless(given):
+        from subluminal.cli.ci_run import HeadlessRunner
+
+        return HeadlessRunner(list(command), given).run()
     return Runner(list(command), given).run()
+
+
+def is_headless(given: dict[str, Any]) -> bool:
+    """As asked; by default where CI is set; and always where an option needs it."""
+    options = ("events", "bundle", "strict", "fail_on", "max_blocked")
+    needs = [name for name in options if given.get(name) is not None and given[name] is not False]
+    wanted = given.get("headless")
+    if wanted is False and needs:
+        option = "--" + needs[0].replace("_", "-")
+        raise UsageError(f"{option} needs a headless run", hint="Leave out --no-headless.")
+    if wanted is not None:
+        return bool(wanted)
+    if not needs and os.environ.get("SUB_RUN_ID") and os.environ.get("SUB_EVENTS", "").startswith("dir:"):
+        return False  # a part of a run that is being recorded already
+    return bool(needs) or os.environ.get("CI", "").lower() not in ("", "0", "false", "no")
 
 
 class Runner:
     """One `sub run`: identity, registration, record, child."""
+
+    child_stdout: int | None = None  # the descriptor that the command's stdout goes to; None: our own
 
     def __init__(self, command: list[str], given: dict[str, Any]) -> None:
         self.command = command
@@ -101,6 +138,7 @@ class Runner:
             if not os.path.exists(path):
                 raise UsageError(f"--policy {given['policy']}: there is no such file")
             self.environ["SUB_POLICY"] = path
+        self.prepare()
         self.state = SharedState.open(self.run_id)
         source = make_source()
         self.identity = discover(self.environ, source.host_id)
@@ -114,7 +152,10 @@ class Runner:
         self.policy = PolicyWatch(self.environ, os.getcwd(), None, self.identity)
         self.gate = Gate(self.identity, source, self.policy.stack, self.state, Redactor(()))
         self.sink = open_sink(self.environ.get("SUB_EVENTS") or "ledger", source.shim_id)
-        self.notifier = Notifier(True)
+        self.notifier = Notifier(isinstance(self.sink, JournalSink) and self.sink.spooled)
+
+    def prepare(self) -> None:
+        """Last changes to the environment before identity and record are made of it."""
 
     def run(self) -> int:
         if self.policy.error is not None:
@@ -131,6 +172,7 @@ class Runner:
                 owner=self.owner,
                 stop=self._stop_reason,
                 timeout_s=self.timeout_s,
+                stdout=self.child_stdout,
             )
         except UsageError:
             self._close("FAILED")

@@ -105,8 +105,10 @@ class TestStrict:
             facts.add(decode_event(line))
         assert judge(facts, [], False, Strictness(False, fail_on, max_blocked)).failed is failed
 
-    def test_a_threshold_on_the_command_line_makes_the_job_strict(self, tmp_path: Path) -> None:
-        assert Job(tmp_path, "--max-blocked", "0", policy=NO_DELETE, calls=CALLS).run().returncode == 1
+    def test_a_threshold_alone_makes_the_run_headless_and_strict(self, tmp_path: Path) -> None:
+        job = Job(tmp_path, "--max-blocked", "0", policy=NO_DELETE, calls=CALLS)
+        del job.env["CI"]
+        assert job.run().returncode == 1
 
     def test_a_hint_is_a_violation_and_its_text_is_what_to_do(self, tmp_path: Path) -> None:
         policy = bundle_of(rule("r", "deny", "delete*", action="BLOCK", message="use archive instead"), mode="control")
