@@ -126,7 +126,8 @@ def _verdict(areas: list[Area]) -> str:
     parts = [count(levels.count(level), level) for level in (ERROR, WARNING) if level in levels]
     if not parts:
         return "All is well."
-    return f"{' and '.join(parts)}. The indented commands mend them."
+    alone = len(levels) - levels.count(NOTE) == 1
+    return f"{' and '.join(parts)}. {'The indented command mends it' if alone else 'The indented commands mend them'}."
 
 
 def _mark(level: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -19,6 +20,7 @@ from harness.client_files import ClientHome
 from harness.command_line import stored
 from harness.ledger import EventMaker, wait_for
 from subluminal.cli import doctor_clients, doctor_self_test
+from subluminal.cli.main import COMMANDS
 
 BIN = os.path.dirname(sys.executable)
 SUB = os.path.join(BIN, "sub")
@@ -350,3 +352,10 @@ def test_ctrl_c_ends_it_without_a_traceback(home: ClientHome, tmp_path: Path) ->
     _, stderr = process.communicate(timeout=20)
     assert process.returncode in (130, -signal.SIGINT)
     assert b"Traceback" not in stderr
+
+
+def test_the_page_on_troubleshooting_names_only_commands_that_there_are() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`sub ([a-z]+)|^ +sub ([a-z]+)", page, re.MULTILINE))
+    words = {first or second for first, second in named}
+    assert words and words <= set(COMMANDS)
