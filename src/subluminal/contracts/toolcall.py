@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 
-class ToolCall:
+class ToolCall(Struct, eq=False, gc=False):
     """One call, as the adapter read it.
 
     `args_raw` is the arguments' JSON text, byte for byte, or None when it was too large to hold; then
@@ -17,43 +19,14 @@ class ToolCall:
     `too_large` says why the message could not be held for judgement; such a call cannot be forwarded.
     """
 
-    __slots__ = (
-        "ambiguous",
-        "args_raw",
-        "args_stream_hash",
-        "bytes_in",
-        "call_context",
-        "continues",
-        "risk_classes",
-        "server_name",
-        "too_large",
-        "tool_name",
-        "transport",
-    )
-
-    def __init__(
-        self,
-        server_name: str,
-        tool_name: str,
-        args_raw: bytes | None,
-        bytes_in: int,
-        transport: str = "unknown",
-        call_context: dict[str, Any] | None = None,
-        *,
-        args_stream_hash: str | None = None,
-        ambiguous: str | None = None,
-        continues: str | None = None,
-        risk_classes: frozenset[str] = frozenset(),
-        too_large: str | None = None,
-    ) -> None:
-        self.server_name = server_name
-        self.tool_name = tool_name
-        self.args_raw = args_raw
-        self.bytes_in = bytes_in
-        self.transport = transport
-        self.call_context = call_context
-        self.args_stream_hash = args_stream_hash
-        self.ambiguous = ambiguous
-        self.continues = continues
-        self.risk_classes = risk_classes
-        self.too_large = too_large
+    server_name: str
+    tool_name: str
+    args_raw: bytes | None
+    bytes_in: int
+    transport: str = "unknown"
+    call_context: dict[str, Any] | None = None
+    args_stream_hash: str | None = None
+    ambiguous: str | None = None
+    continues: str | None = None
+    risk_classes: frozenset[str] = frozenset()
+    too_large: str | None = None

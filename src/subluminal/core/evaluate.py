@@ -41,7 +41,7 @@ __all__ = ["Engine", "Stack", "Verdict"]
 NO_POLICY = PolicyRef("none", "0", "")
 
 
-class Verdict(Struct, gc=False):
+class Verdict(Struct, eq=False, gc=False):
     """What a call's judgement is. `watch` goes back into `Stack.settle` when the call has ended."""
 
     decision: Decision

@@ -34,7 +34,7 @@ class Unavailable(Exception):
     """A rule cannot be evaluated for this call; the argument is the reason code."""
 
 
-class Judgement(Struct, gc=False):
+class Judgement(Struct, eq=False, gc=False):
     """One call while it is judged: what the rules may look at, and what they gather."""
 
     call: ToolCall
@@ -73,7 +73,7 @@ class Refusal:
         self.facts = facts or {}
 
 
-class Outcome(Struct, gc=False):
+class Outcome(Struct, eq=False, gc=False):
     """What one bundle makes of a call, before the bundles are compared."""
 
     engine: Engine

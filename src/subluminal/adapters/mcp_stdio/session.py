@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
+from msgspec import Struct
+
 from subluminal.adapters.mcp_stdio import wire
 from subluminal.contracts.jsontext import quote, to_json
 from subluminal.contracts.toolcall import ToolCall
@@ -35,21 +37,18 @@ MAX_WAITING_CALLS = 1024
 _TASK_ENDS = {"completed": "OK", "failed": "ERROR", "cancelled": "CANCELLED"}
 
 
-class Open:
+class Open(Struct, eq=False, gc=False):
     """A request of the client that waits for its reply. `record` is None unless it is a tool call."""
 
-    __slots__ = ("batch", "call_key", "id_raw", "method", "overhead_ns", "record", "sent_ns", "spent_ms", "task_id")
-
-    def __init__(self, id_raw: bytes, record: CallRecord | None, sent_ns: int) -> None:
-        self.id_raw = id_raw
-        self.record = record
-        self.sent_ns = sent_ns
-        self.overhead_ns = 0
-        self.spent_ms = 0  # earlier legs of a multi-round-trip call
-        self.batch: Batch | None = None
-        self.method = ""
-        self.task_id = ""
-        self.call_key = b""  # what a continuation must repeat: tool and arguments
+    id_raw: bytes
+    record: CallRecord | None
+    sent_ns: int
+    overhead_ns: int = 0
+    spent_ms: int = 0  # earlier legs of a multi-round-trip call
+    batch: Batch | None = None
+    method: str = ""
+    task_id: str = ""
+    call_key: bytes = b""  # what a continuation must repeat: tool and arguments
 
 
 class Batch:
@@ -180,7 +179,7 @@ class Session:
             )
             return True
         entry = Open(reading.id_raw, record, now_ns)
-        if reading.era_2026 and reading.arguments is not None:
+        if reading.meta is not None and reading.era_2026 and reading.arguments is not None:
             entry.call_key = _call_key(reading)
         if waiting is not None:
             entry.spent_ms = waiting.entry.spent_ms
@@ -277,12 +276,9 @@ class Session:
             self._server_batch(line)
             return
         self.to_client.append(line + b"\n")
-        if self._tasks or b"notifications/tasks/status" in line:
-            self._note_task_status(line)
-        if not self.pending:
-            return
-        reply = wire.read_reply(line)
+        reply = wire.read_reply(line) if self.pending else None
         if reply is None:
+            self._note_task_status(line)
             return
         entry = self.take(reply.id_raw)
         if entry is None:
@@ -327,7 +323,7 @@ class Session:
             self._end(entry, "ERROR", size, reply.error, None, _upstream_error(reply.error))
             return
         result = reply.result or b""
-        if b"isError" in result or b"resultType" in result or b"taskId" in result:
+        if not wire.is_plain_result(result):
             value = wire.read_value(result)
             if isinstance(value, dict):
                 if self._asks_for_input(entry, value) or self._became_task(entry, value):
@@ -349,11 +345,15 @@ class Session:
 
     def take(self, id_raw: bytes) -> Open | None:
         """The oldest open request with this id: an id used again while in flight is answered in order."""
-        entries = self.pending.get(wire.id_key(id_raw))
+        key = wire.id_key(id_raw)
+        entries = self.pending.get(key)
         if not entries:
             return None
-        entry = entries[0]
-        self._remove(entry)
+        entry = entries.pop(0)
+        if not entries:
+            del self.pending[key]
+        if entry.batch is not None:
+            entry.batch.waiting -= 1
         return entry
 
     def settle(self, wall_ms: int, now_ns: int, read_ns: int) -> None:

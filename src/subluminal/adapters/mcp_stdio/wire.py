@@ -79,6 +79,14 @@ class _Reply(Struct, gc=False):
     error: Raw = _ABSENT
 
 
+class _Result(Struct, gc=False):
+    """The members that change how a call ended."""
+
+    is_error: Raw = msgspec.field(default=_ABSENT, name="isError")
+    result_type: Raw = msgspec.field(default=_ABSENT, name="resultType")
+    task: Raw = _ABSENT
+
+
 class _Cancelled(Struct, gc=False):
     request_id: Raw = msgspec.field(default=_ABSENT, name="requestId")
 
@@ -87,39 +95,26 @@ _plain_call = msgspec.json.Decoder(_PlainCall).decode
 _message = msgspec.json.Decoder(_Message).decode
 _params = msgspec.json.Decoder(_Params).decode
 _reply = msgspec.json.Decoder(_Reply).decode
+_result = msgspec.json.Decoder(_Result).decode
 _cancelled = msgspec.json.Decoder(_Cancelled).decode
 _string = msgspec.json.Decoder(str).decode
 _raws = msgspec.json.Decoder(list[Raw]).decode
 _any = msgspec.json.Decoder().decode
 
 
-class Reading:
+class Reading(Struct, eq=False, gc=False):
     """One line, read. Raw members are the exact bytes of the line; None where absent."""
 
-    __slots__ = (
-        "ambiguous",
-        "arguments",
-        "elements",
-        "id_raw",
-        "input_responses",
-        "kind",
-        "meta",
-        "raw",
-        "request_state",
-        "tool_name",
-    )
-
-    def __init__(self, kind: str, raw: bytes = b"") -> None:
-        self.kind = kind
-        self.raw = raw
-        self.id_raw: bytes | None = None
-        self.tool_name = ""
-        self.arguments: bytes | None = b"{}"
-        self.meta: bytes | None = None
-        self.request_state: bytes | None = None
-        self.input_responses: bytes | None = None
-        self.ambiguous: str | None = None
-        self.elements: list[Reading] = []
+    kind: str
+    raw: bytes = b""
+    id_raw: bytes | None = None
+    tool_name: str = ""
+    arguments: bytes | None = b"{}"
+    meta: bytes | None = None
+    request_state: bytes | None = None
+    input_responses: bytes | None = None
+    ambiguous: str | None = None
+    elements: list[Reading] = []
 
     @property
     def era_2026(self) -> bool:
@@ -127,15 +122,12 @@ class Reading:
         return self.meta is not None and _ERA_2026 in self.meta
 
 
-class Reply:
+class Reply(Struct, eq=False, gc=False):
     """A line from the server that answers a request."""
 
-    __slots__ = ("error", "id_raw", "result")
-
-    def __init__(self, id_raw: bytes, result: bytes | None, error: bytes | None) -> None:
-        self.id_raw = id_raw
-        self.result = result
-        self.error = error
+    id_raw: bytes
+    result: bytes | None
+    error: bytes | None
 
 
 def id_key(id_raw: bytes) -> bytes:
@@ -155,10 +147,12 @@ def id_key(id_raw: bytes) -> bytes:
 
 def read_client_line(line: bytes) -> Reading:
     """`line` comes without its newline; one trailing CR (CRLF) is white space to every parser."""
-    text = line[:-1] if line[-1:] == b"\r" else line
-    if b"\r" in text:
-        # The Python SDK ends a line at a bare CR and would run a call that stands behind it.
-        return _ambiguous(text, "raw CR inside the line")
+    text = line
+    if b"\r" in line:
+        text = line.removesuffix(b"\r")
+        if b"\r" in text:
+            # The Python SDK ends a line at a bare CR and would run a call that stands behind it.
+            return _ambiguous(text, "raw CR inside the line")
     if not text.isascii():
         try:
             text.decode()
@@ -173,26 +167,23 @@ def read_client_line(line: bytes) -> Reading:
     if call.method != "tools/call" or not name.isascii():
         return _read_object(text)
     id_raw = bytes(call.id)
-    arguments = bytes(params.arguments)
     # {"id":,"method":"tools/call","params":{"name":""}} is 50 bytes.
     length = 50 + len(id_raw) + len(name)
-    if arguments:
+    arguments = b"{}"
+    if params.arguments is not _ABSENT:
+        arguments = bytes(params.arguments)
         length += 13 + len(arguments)
+        if arguments == b"null":
+            arguments = b"{}"
     if call.jsonrpc:
         length += 13 + len(call.jsonrpc)
-    meta = bytes(params.meta)
-    if meta:
+    meta = None
+    if params.meta is not _ABSENT:
+        meta = bytes(params.meta)
         length += 9 + len(meta)
     if length != len(text):
         return _read_object(text)
-    reading = Reading(CALL, text)
-    reading.id_raw = id_raw
-    reading.tool_name = name
-    if arguments and arguments != b"null":
-        reading.arguments = arguments
-    if meta:
-        reading.meta = meta
-    return reading
+    return Reading(CALL, text, id_raw, name, arguments, meta)
 
 
 def _read_object(text: bytes) -> Reading:
@@ -494,10 +485,23 @@ def read_reply(line: bytes) -> Reply | None:
         message = _reply(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    id_raw = bytes(message.id)
-    if not id_raw or bytes(message.method):
+    if message.id is _ABSENT or message.method is not _ABSENT:
         return None
-    return Reply(id_raw, bytes(message.result) or None, bytes(message.error) or None)
+    result, error = message.result, message.error
+    return Reply(
+        bytes(message.id),
+        None if result is _ABSENT else bytes(result),
+        None if error is _ABSENT else bytes(error),
+    )
+
+
+def is_plain_result(raw: bytes) -> bool:
+    """Whether a result ends its call, and ends it well: no error, no request for input, no task."""
+    try:
+        result = _result(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return True
+    return result.is_error is _ABSENT and result.result_type is _ABSENT and result.task is _ABSENT
 
 
 def read_reply_batch(line: bytes) -> list[Reply | None]:
