@@ -105,11 +105,7 @@ def _wire(result: Any) -> Any:
 
 
 def _hints(notes: Any) -> tuple[Any, Any, Any]:
-    """snake_case in mcp 2.x, camelCase before."""
-    names = (
-        ("read_only_hint", "readOnlyHint"),
-        ("destructive_hint", "destructiveHint"),
-        ("open_world_hint", "openWorldHint"),
-    )
-    read_only, destructive, open_world = (getattr(notes, new, getattr(notes, old, None)) for new, old in names)
-    return read_only, destructive, open_world
+    """snake_case in mcp 2.x; before, camelCase, which still works there but warns."""
+    if hasattr(notes, "read_only_hint"):
+        return notes.read_only_hint, notes.destructive_hint, notes.open_world_hint
+    return notes.readOnlyHint, notes.destructiveHint, notes.openWorldHint
