@@ -35,7 +35,8 @@ class Normaliser:
 
     def _value(self, value: Any) -> Any:
         if isinstance(value, dict):
-            return {key: 0 if key in _ZEROED else self._value(item) for key, item in value.items()}
+            named = {"command": "python"} if "command" in value else {}
+            return {key: 0 if key in _ZEROED else self._value(item) for key, item in value.items()} | named
         return [self._value(item) for item in value] if isinstance(value, list) else value
 
 

@@ -129,7 +129,7 @@ class JournalSink(Sink):
 
     def _open(self) -> None:
         directory = os.path.dirname(self.path) or "."
-        if self._lock:
+        if self.spooled:
             paths.ensure_private_dir(directory)
         # Not blocking: the path may be that of a FIFO, which would wait for its reader.
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK

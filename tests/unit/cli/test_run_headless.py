@@ -16,6 +16,7 @@ import pytest
 from harness.command_line import run_sub
 from harness.headless import NO_DELETE, Job, bundle_of, decisions, json_lines, rule
 from harness.ledger import EventMaker
+from harness.processes import MARKER_VARIABLE, new_marker, processes_with
 from subluminal.cli.ci_verdict import Strictness, judge
 from subluminal.contracts.events import decode_event
 from subluminal.ledger.run_facts import RunFacts
@@ -259,6 +260,37 @@ class TestBundle:
         assert job.run().returncode == 127
         assert json.loads((tmp_path / "trace" / "summary.json").read_text())["status"] == "FAILED"
         assert run_sub(tmp_path / "sub", "verify", str(tmp_path / "trace")).returncode == 0
+
+
+def test_a_home_that_cannot_be_written_does_not_cost_the_record(tmp_path: Path) -> None:
+    job = Job(tmp_path, "--strict", "--bundle", "trace", policy=NO_DELETE, calls=CALLS)
+    job.env["SUB_HOME"] = "/proc/no-such-home"
+    done = job.run()
+    assert done.returncode == 1, done.stderr
+    assert decisions(json_lines((tmp_path / "trace" / "events.jsonl").read_text())) == [
+        ("read", "ALLOW"),
+        ("delete_file", "BLOCK"),
+    ]
+    without = Job(tmp_path / "other", policy=NO_DELETE)
+    without.env["SUB_HOME"] = "/proc/no-such-home"
+    refused = without.run()
+    assert refused.returncode == 2 and "--bundle" in refused.stderr
+
+
+def test_the_record_of_a_killed_run_is_adopted_by_the_next(tmp_path: Path) -> None:
+    hold = tmp_path / "hold"
+    job = Job(tmp_path, policy=NO_DELETE, calls=CALLS, hold=str(hold))
+    marker = job.env[MARKER_VARIABLE] = new_marker()
+    with job.start(start_new_session=True) as process:
+        wait_for(hold.exists)
+        os.killpg(process.pid, signal.SIGKILL)
+    wait_for(lambda: not processes_with(marker))
+    home = tmp_path / "sub"
+    assert len(list((home / "headless").iterdir())) == 1 and not (home / "spool").exists()
+    Job(tmp_path, calls=[]).run()
+    assert list((home / "headless").iterdir()) == []
+    told = [event for path in (home / "spool").glob("*.jsonl") for event in json_lines(path.read_bytes())]
+    assert decisions(told) == [("read", "ALLOW"), ("delete_file", "BLOCK")]
 
 
 def test_a_reader_that_goes_away_ends_the_stream_not_the_run(tmp_path: Path) -> None:
