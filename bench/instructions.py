@@ -104,7 +104,7 @@ def inside(size: int, calls: int) -> None:
     def forget() -> None:
         session.pending.clear()
         session._judged.clear()
-        session._ended.clear()
+        session.ended.clear()
 
     gc.disable()  # as in the shim
     for _ in range(WARM_UP):

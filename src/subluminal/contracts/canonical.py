@@ -51,6 +51,8 @@ KINDS = (
     "invalid_value",
 )
 
+_FEW = 16
+_SMALL_INT = 1 << 63
 _SHORT = 24  # repr(float) gives at most this many characters
 _TOO_MANY_ZEROS = b"0" * (MAX_ZEROS + 1)
 
@@ -102,7 +104,7 @@ def read_args(raw: bytes) -> tuple[Any, bytes]:
         return _read_exactly(raw)
     size = len(canonical)
     # This few bytes can hold neither MAX_DEPTH levels nor MAX_ZEROS + 1 zeros.
-    if size == len(raw) and size <= MAX_ZEROS:
+    if size == len(raw) and (size <= MAX_ZEROS or _is_flat(value)):
         return value, canonical
     if (size == len(raw) or _nothing_was_dropped(raw, canonical)) and _is_bounded(value, canonical):
         return value, canonical
@@ -186,6 +188,16 @@ def _is_bounded(value: Any, canonical: bytes) -> bool:
     if _TOO_MANY_ZEROS in canonical:  # perhaps an integer that must be written with an exponent
         return False
     return _count(canonical, b"[") + _count(canonical, b"{") <= MAX_DEPTH or not _is_too_deep(value)
+
+
+def _is_flat(value: Any) -> bool:
+    """A few strings by name, as most tools take: nothing that could be too deep or too long a number."""
+    if type(value) is not dict or len(value) > _FEW:
+        return False
+    for item in value.values():
+        if type(item) is not str and (type(item) is not int or not -_SMALL_INT < item < _SMALL_INT):
+            return False
+    return True
 
 
 def _count(text: bytes, byte: bytes) -> int:

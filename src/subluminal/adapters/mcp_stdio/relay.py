@@ -15,7 +15,7 @@ import sys
 from time import monotonic_ns, time_ns
 
 from subluminal.adapters.mcp_stdio import supervise, wire
-from subluminal.adapters.mcp_stdio.flow import HIGH_WATER, Outflow
+from subluminal.adapters.mcp_stdio.flow import HIGH_WATER, Outflow, split_lines
 from subluminal.adapters.mcp_stdio.oversize import Oversize
 from subluminal.adapters.mcp_stdio.session import Session
 from subluminal.core.gate import Gate
@@ -38,6 +38,7 @@ READ_BYTES = 64 * 1024
 STDIN, STDOUT, STDERR = 0, 1, 2
 POLICY_CHECK_NS = 400_000_000
 TICK_MS = 500
+TICK_NS = 5_000_000  # while calls come in, no more often than this
 COLLECT_AFTER_OBJECTS = 100_000
 HEALTH_NS = 60_000_000_000
 # A pipe holds 64 KiB, and 1 MiB at most where nobody is privileged.
@@ -89,6 +90,7 @@ class Relay:
         self._closing_step = 0
         self._status = "SUCCEEDED"
         self._policy_checked_ns = 0
+        self._tick_ns = 0
         self._health_ns = self.opened_ns
         self._health_calls = 0
         self._dirty_ns = 0
@@ -129,7 +131,8 @@ class Relay:
     # -- the loop -------------------------------------------------------------------------------------------------
 
     def run(self) -> int:
-        upstream = self.upstream
+        upstream, sink = self.upstream, self.sink
+        to_server, to_client = self.to_server, self.to_client
         poll = self.poller.poll
         self._watch(upstream.stdout, select.POLLIN)
         self._watch(upstream.stderr, select.POLLIN)
@@ -162,7 +165,10 @@ class Relay:
                     self._flush_stderr()
                 else:
                     self.sink.retry()
-            self._balance()
+            busy = to_server.size or to_client.size or self._stderr or sink.held_bytes
+            if busy or self._was_busy or not self._client_open:
+                self._was_busy = bool(busy)
+                self._balance()
             self._tick()
         return self._end()
 
@@ -186,10 +192,6 @@ class Relay:
     def _balance(self) -> None:
         """Read a side only while what it produces can be kept; wait for room where something waits."""
         to_server, to_client = self.to_server, self.to_client
-        busy = bool(to_server.size or to_client.size or self._stderr or self.sink.held_bytes)
-        if not busy and not self._was_busy and self._client_open:
-            return
-        self._was_busy = busy
         if self._client_open:
             full = to_server.size > HIGH_WATER or to_client.size > HIGH_WATER
             self._watch(STDIN, 0 if full else select.POLLIN)
@@ -236,7 +238,7 @@ class Relay:
             data = self._more_of_big_call(data, wall_ms, read_ns)
         elif self._client_part:
             data = self._client_part + data
-        lines = data.split(b"\n")
+        lines = split_lines(data)
         self._client_part = lines.pop()
         for line in lines:
             if len(line) > limit:
@@ -252,7 +254,7 @@ class Relay:
         self._forward()
         session.forwarded(read_ns, monotonic_ns())
         session.announce(wall_ms)
-        if session.has_ended:
+        if session.ended:
             session.settle(wall_ms, monotonic_ns(), read_ns)
         if self.gate.outbox:
             self._hand_over()
@@ -348,7 +350,7 @@ class Relay:
             data = self._more_of_big_reply(data)
         elif self._server_part:
             data = self._server_part + data
-        lines = data.split(b"\n")
+        lines = split_lines(data)
         self._server_part = lines.pop()
         for line in lines:
             if len(line) > limit:
@@ -358,7 +360,7 @@ class Relay:
             else:
                 session.server_line(line, wall_ms, read_ns)
         self._to_client()
-        if session.has_ended:
+        if session.ended:
             session.settle(wall_ms, monotonic_ns(), read_ns)
             self._hand_over()
         if len(self._server_part) > limit:
@@ -438,6 +440,9 @@ class Relay:
 
     def _tick(self) -> None:
         now_ns = monotonic_ns()
+        if now_ns < self._tick_ns and not self._closing_ns:
+            return
+        self._tick_ns = now_ns + TICK_NS
         if self._dirty_ns and now_ns - self._dirty_ns >= Notifier.DELAY_MS * 1_000_000:
             self._dirty_ns = 0
             self.notifier.ring(now_ns - self.opened_ns)
@@ -447,7 +452,7 @@ class Relay:
             self._check_policy(now_ns, time_ns() // 1_000_000)
         if self.timeout_ms:
             self.session.expire(now_ns)
-            if self.session.has_ended:
+            if self.session.ended:
                 self.session.settle(time_ns() // 1_000_000, now_ns, now_ns)
                 self._hand_over()
                 self._to_client()

@@ -84,7 +84,7 @@ class Session:
         self._judged: list[CallRecord] = []
         self._sent: list[Open] = []
         self._refused: list[tuple[Reading, CallRecord, Batch | None]] = []
-        self._ended: list[tuple[Open, str, int, bytes | None, str | None, dict[str, Any] | None]] = []
+        self.ended: list[tuple[Open, str, int, bytes | None, str | None, dict[str, Any] | None]] = []
         self._waiting: OrderedDict[bytes, Waiting] = OrderedDict()
         self._tasks: OrderedDict[str, Open] = OrderedDict()
         self._early_tasks: OrderedDict[str, str] = OrderedDict()
@@ -359,7 +359,7 @@ class Session:
     def settle(self, wall_ms: int, now_ns: int, read_ns: int) -> None:
         """End events of what has ended. `read_ns`: when the reply was read, for our own share of the time."""
         gate = self.gate
-        for entry, status, size, result, stream_hash, error in self._ended:
+        for entry, status, size, result, stream_hash, error in self.ended:
             record = entry.record
             assert record is not None
             latency_ms = entry.spent_ms + max(0, read_ns - entry.sent_ns) // 1_000_000
@@ -376,16 +376,12 @@ class Session:
                 overhead_us=(entry.overhead_ns + now_ns - read_ns) // 1000,
                 waited_ms=record.waited_ms or None,
             )
-        self._ended.clear()
+        self.ended.clear()
 
     @property
     def calls_open(self) -> int:
         under_way = sum(entry.record is not None for entries in self.pending.values() for entry in entries)
         return under_way + len(self._tasks) + len(self._waiting)
-
-    @property
-    def has_ended(self) -> bool:
-        return bool(self._ended)
 
     # -- several replies, one call ----------------------------------------------------------------------------
 
@@ -547,7 +543,7 @@ class Session:
         stream_hash: str | None,
         error: dict[str, Any] | None,
     ) -> None:
-        self._ended.append((entry, status, size, result, stream_hash, error))
+        self.ended.append((entry, status, size, result, stream_hash, error))
 
 
 def _call_key(reading: Reading) -> bytes:
