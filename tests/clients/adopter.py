@@ -37,8 +37,12 @@ class Adopter:
         self.marker = new_marker()
         self.config = self.project / ".mcp.json" if kind == "claude_code" else home / ".codex" / "config.toml"
 
-    def configure(self, *servers: str) -> bytes:
-        """Write the client's configuration as its user would have it; returns its bytes."""
+    def configure(self, *servers: str, patient: bool = True) -> bytes:
+        """Write the client's configuration as its user would have it; returns its bytes.
+
+        `patient`: Codex waits for its servers, so that a busy machine does not change what is tested.
+        """
+        wait = "required = true\nstartup_timeout_sec = 30\n" if patient else ""
         command, script = sys.executable, str(programs.ECHO_SERVER)
         if self.kind == "claude_code":
             entries = {name: {"command": command, "args": [script]} for name in servers}
@@ -47,7 +51,7 @@ class Adopter:
             # Codex hands its servers a short list of variables; the marker must be on it to find what is left.
             tables = [
                 f'[mcp_servers.{name}]\ncommand = "{command}"  # mine\nargs = ["{script}"]\n'
-                f'env_vars = ["{MARKER_VARIABLE}"]\n'
+                f'env_vars = ["{MARKER_VARIABLE}"]\n{wait}'
                 for name in servers
             ]
             text = "# my servers\n" + "\n".join(tables)
