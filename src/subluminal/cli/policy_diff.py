@@ -71,7 +71,7 @@ def _totals(changes: list[Change]) -> dict[str, int]:
 
 
 def _print(before: dict[str, Any], after: dict[str, Any], changes: list[Change]) -> None:
-    print(f"{before['policy_id']} {before['version']} -> {after['policy_id']} {after['version']}")
+    print(printable(f"{before['policy_id']} {before['version']} -> {after['policy_id']} {after['version']}"))
     if not changes:
         print("No difference.")
         return

@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from subluminal.cli.output import note, print_json
+from subluminal.cli.output import note, print_json, printable
 from subluminal.cli.policy_files import create_files, write_file
 from subluminal.cli.policy_source import source_of
 from subluminal.host.paths import ensure_private_dir, sub_home, user_policy
@@ -48,8 +48,8 @@ def init_command(path: str | None, user: bool, dry_run: bool, as_json: bool) -> 
     if as_json:
         print_json({"written": list(files)})
     for name in files:
-        note(f"wrote {name}")
-    note(f"Next: sub policy lint {target}; sub policy test {os.path.dirname(target) or '.'}")
+        note(f"wrote {printable(name)}")
+    note(printable(f"Next: sub policy lint {target}; sub policy test {os.path.dirname(target) or '.'}"))
 
 
 def _target(path: str | None) -> str:
@@ -97,12 +97,13 @@ def fmt_command(files: tuple[str, ...], check: bool, dry_run: bool, as_json: boo
     else:
         verb = "would change" if check or dry_run else "formatted"
         for path in changed:
-            note(f"{verb} {path}")
+            note(f"{verb} {printable(path)}")
     return 1 if check and changed else 0
 
 
 def _print_diff(path: str, old: bytes, new: bytes) -> None:
     lines = difflib.unified_diff(
-        old.decode("utf-8", "replace").splitlines(True), new.decode().splitlines(True), path, f"{path} (formatted)"
+        old.decode("utf-8", "replace").split("\n"), new.decode().split("\n"), path, f"{path} (formatted)", lineterm=""
     )
-    sys.stdout.writelines(lines)
+    for line in lines:
+        print(printable(line.replace("\t", " ")))

@@ -9,6 +9,7 @@ from typing import Any
 import click
 import msgspec
 
+from subluminal.cli.columns import pad, width
 from subluminal.cli.output import DECISION_COLOURS, paint, print_json, printable
 from subluminal.cli.policy_source import compiled
 from subluminal.contracts.canonical import parse
@@ -105,28 +106,28 @@ def _milliseconds(at: str | None) -> int:
 
 def _print(explanation: Explanation, server_name: str, tool_name: str) -> None:
     snapshot, decision = explanation.snapshot, explanation.decision
-    print(
-        f"policy    {snapshot['policy_id']} {snapshot['version']} ({snapshot['mode']})  {snapshot['policy_hash'][:12]}"
-    )
+    name = printable(f"{snapshot['policy_id']} {snapshot['version']}")
+    print(f"policy    {name} ({snapshot['mode']})  {snapshot['policy_hash'][:12]}")
     print(f"call      {printable(tool_name)} on {printable(server_name)}")
     if explanation.tags:
-        print(f"classes   {', '.join(explanation.tags)}")
+        print(f"classes   {printable(', '.join(explanation.tags))}")
     if explanation.left_out:
-        print(f"          This policy does not apply here: {explanation.left_out}.")
+        print(f"          This policy does not apply here: {printable(explanation.left_out)}.")
     print()
-    width = max((len(record["rule_id"]) for record in explanation.trace), default=0)
-    for number, record in enumerate(explanation.trace, 1):
-        print(f"{number:4}  {record['rule_id'].ljust(width)}  {record['kind']:<10}  {_outcome(record)}")
+    names = [printable(record["rule_id"]) for record in explanation.trace]
+    cells = max(map(width, names), default=0)
+    for number, (name, record) in enumerate(zip(names, explanation.trace, strict=True), 1):
+        print(f"{number:4}  {pad(name, cells)}  {record['kind']:<10}  {_outcome(record)}")
     if explanation.trace:
         print()
     _print_decision(decision)
 
 
 def _outcome(record: dict[str, Any]) -> str:
-    text = str(record["why"])
+    text = printable(str(record["why"]))
     if record["decision"]:
         action = paint(record["decision"], DECISION_COLOURS.get(record["decision"]))
-        text += f" -> {action} ({record['reason_code']})"
+        text += f" -> {action} ({printable(record['reason_code'])})"
     before, after = record["state_before"], record["state_after"]
     if record["matched"] and before != after:
         text += f"  [{_state(before)} -> {_state(after)}]"
@@ -134,24 +135,26 @@ def _outcome(record: dict[str, Any]) -> str:
 
 
 def _state(value: Any) -> str:
-    return "none" if value in (None, []) else msgspec.json.encode(value).decode()
+    return "none" if value in (None, []) else printable(msgspec.json.encode(value).decode())
 
 
 def _print_decision(decision: dict[str, Any]) -> None:
     action = paint(decision["action"], DECISION_COLOURS.get(decision["action"]), bold=True)
-    rule = f"rule {decision['rule_id']}" if decision["rule_id"] else "no rule"
-    print(f"decision  {action}  {rule}, {decision['reason_code']}, {decision['severity']}")
+    rule = f"rule {printable(decision['rule_id'])}" if decision["rule_id"] else "no rule"
+    print(f"decision  {action}  {rule}, {printable(decision['reason_code'])}, {decision['severity']}")
     print(f"          {printable(decision['summary'])}")
     if "backoff_ms" in decision:
         print(f"backoff   {decision['backoff_ms']} ms")
     if "hint" in decision:
         print(f"hint      {printable(decision['hint']['hint_text'])}")
         if decision["hint"]["suggested_args"] is not None:
-            print(f"          {msgspec.json.encode(decision['hint']['suggested_args']).decode()}")
+            print(f"          {printable(msgspec.json.encode(decision['hint']['suggested_args']).decode())}")
     if "terminate" in decision:
         end = decision["terminate"]
-        print(f"ends run  {end['terminate_code']}: {printable(end['terminate_message'])}")
+        words = printable(f"{end['terminate_code']}: {end['terminate_message']}")
+        print(f"ends run  {words}")
     if "would" in decision:
         would = decision["would"]
         action = paint(would["action"], DECISION_COLOURS.get(would["action"]))
-        print(f"would     {action}  rule {would['rule_id']}, {would['reason_code']} (if the mode were not observe)")
+        cause = printable(f"rule {would['rule_id']}, {would['reason_code']}")
+        print(f"would     {action}  {cause} (if the mode were not observe)")

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from subluminal.cli.output import note, print_json
+from subluminal.cli.output import note, print_json, printable
 from subluminal.cli.policy_report import as_github, as_json, as_sarif
 from subluminal.cli.policy_source import compiled, count, show_findings, source_of
 from subluminal.policy.findings import Finding, UnreadablePolicy, has_errors
@@ -93,4 +93,5 @@ def compile_command(file: str, output: str | None, _as_json: bool) -> None:
     from subluminal.cli.policy_files import write_file
 
     write_file(output, msgspec.json.encode(snapshot) + b"\n")
-    note(f"wrote {output}: {snapshot['policy_id']} {snapshot['version']}, policy_hash {snapshot['policy_hash']}")
+    name = f"{snapshot['policy_id']} {snapshot['version']}"
+    note(printable(f"wrote {output}: {name}, policy_hash {snapshot['policy_hash']}"))

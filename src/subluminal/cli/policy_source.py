@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from subluminal.cli.output import paint
+from subluminal.cli.output import paint, printable
 from subluminal.policy.compile import compile_bundle
 from subluminal.policy.findings import ERROR, Finding, InvalidPolicy
 from subluminal.policy.snapshot import MAX_SOURCE_BYTES, read_source
@@ -34,9 +34,9 @@ def compiled(path: str) -> dict[str, Any]:
 def show_findings(findings: list[Finding], stream: Any) -> None:
     for finding in findings:
         colour = "red" if finding.level == ERROR else "yellow"
-        head, _, rest = finding.text().partition(f" {finding.level}: ")
+        head, _, rest = printable(finding.text()).partition(f" {finding.level}: ")
         print(f"{head} {paint(finding.level, colour, bold=True, stream=stream)}: {rest}", file=stream)
-        print(f"    fix: {finding.fix}", file=stream)
+        print(f"    fix: {printable(finding.fix)}", file=stream)
 
 
 def count(number: int, noun: str) -> str:

@@ -58,11 +58,12 @@ def test_command(
     else:
         for file in files:
             _print_file(file, coverage)
-    note(
-        f"{count(len(results), 'test')}: {len(results) - len(failed)} passed, {len(failed)} failed; {percent}% of rules"
-    )
-    if fail_on_empty and not results:
+    if not results:
         note(f"No test was run. Test files are named *{SUFFIXES[0]}.")
+    else:
+        passed = len(results) - len(failed)
+        note(f"{count(len(results), 'test')}: {passed} passed, {len(failed)} failed; {percent}% of rules")
+    if fail_on_empty and not results:
         return 1
     if min_coverage is not None and percent < min_coverage:
         note(f"{percent}% of the rules were matched by a test; --min-coverage asks for {min_coverage}%.")
@@ -92,7 +93,8 @@ def _print_file(file: FileResult, coverage: bool) -> None:
         _print_result(result)
     missed = [rule_id for rule_id, hit in file.covered.items() if not hit]
     if coverage:
-        print(f"  {len(file.covered) - len(missed)} of {count(len(file.covered), 'rule')} matched in {file.policy}")
+        matched = f"{len(file.covered) - len(missed)} of {count(len(file.covered), 'rule')}"
+        print(f"  {matched} matched in {printable(file.policy)}")
         for rule_id in missed:
             print(f"    never matched: {printable(rule_id)}")
 

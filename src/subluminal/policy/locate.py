@@ -6,7 +6,8 @@
 
 Between the working directory and the repository root (the nearest directory above that holds `.git`) every
 `.subluminal/policy.yaml` counts, outermost first: bundles stack and the strictest decision wins, so a nested one can
-tighten but never replace the one above it. A file that exists but cannot be read is listed, so that loading it fails
+tighten but never replace the one above it. Outside of a repository only the working directory's own counts: nothing
+says how far up the project goes, and `/tmp` or a shared parent is anybody's. A file that exists but cannot be read is listed, so that loading it fails
 loudly: "no policy" is only said of files that are not there. The shim imports this; keep it light.
 """
 
@@ -84,9 +85,9 @@ def _implied(environ: Mapping[str, str], cwd: str) -> list[PolicySource]:
 
 
 def _repository_policies(cwd: str) -> list[str]:
-    """Outermost first; none outside a repository."""
+    """Outermost first; outside a repository, the working directory's own."""
     found = []
-    directory = os.path.abspath(cwd)
+    start = directory = os.path.abspath(cwd)
     while True:
         path = os.path.join(directory, REPOSITORY_POLICY)
         if _present(path):
@@ -95,7 +96,7 @@ def _repository_policies(cwd: str) -> list[str]:
             return found[::-1]
         parent = os.path.dirname(directory)
         if parent == directory:
-            return []
+            return [path for path in found if path == os.path.join(start, REPOSITORY_POLICY)]
         directory = parent
 
 

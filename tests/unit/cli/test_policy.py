@@ -126,6 +126,48 @@ def test_lint_does_not_obey_terminal_escapes(sub: Sub) -> None:
     assert "\x1b" not in sub.out
 
 
+def test_no_name_or_text_in_a_policy_can_drive_the_terminal(sub: Sub, own_home: Path) -> None:
+    escapes = r"\e]0;title\a\e[2J\u009b31m\u202e"
+    policy = own_home / "p\x1b[31m.yaml"
+    policy.write_text(f"""
+policy_id: "id{escapes}"
+version: "1{escapes}"
+mode: guardrails
+defaults: {{decision_on_error: BLOCK}}
+selectors: {{}}
+rules:
+  - {{rule_id: "tag{escapes}", kind: tag, enabled: true, severity: info, match: {{}},
+     effect: {{tag: {{add_risk_class: ["class{escapes}"]}}}}}}
+  - {{rule_id: "deny{escapes}", kind: deny, enabled: true, severity: info, match: {{}},
+     effect: {{action: REJECT_WITH_HINT, reason_code: "CODE{escapes}", message: "no{escapes}",
+              hint_text: "hint{escapes}", suggested_args: {{"key{escapes}": "value{escapes}"}}}}}}
+""")
+    empty = own_home / "empty.yaml"
+    text = 'policy_id: e\nversion: "1"\nmode: observe\ndefaults: {decision_on_error: ALLOW}\nselectors: {}\nrules: []\n'
+    empty.write_text(text)
+    for words in (
+        ("explain", policy, "--server", "s\x1b[2J", "--tool", "t\x1b[2J"),
+        ("diff", policy, empty),
+        ("lint", policy),
+        ("lint", own_home / "missing\x1b[31m"),
+        ("compile", policy, "-o", own_home / "out\x1b[31m"),
+        ("fmt", "--dry-run", policy),
+        ("fmt", policy),
+        ("init", own_home / "new\x1b[31m.yaml"),
+        ("test", "--coverage", own_home),
+    ):
+        sub(*words)
+        told = sub.out + sub.err
+        assert told
+        assert all(line.isprintable() for line in told.split("\n")), (words, told)
+
+
+def test_a_directory_without_tests_is_said_to_have_none(sub: Sub, own_home: Path) -> None:
+    assert sub("test", own_home) == 0
+    assert "No test was run" in sub.err
+    assert "100%" not in sub.err
+
+
 def test_a_missing_file_is_a_sentence_and_exit_code_2(sub: Sub) -> None:
     for command in (["lint"], ["compile"], ["explain", "--server", "s", "--tool", "t"], ["fmt"], ["test"]):
         assert sub(*command, "missing.yaml") == 2, command

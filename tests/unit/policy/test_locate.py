@@ -90,10 +90,12 @@ def test_the_search_ends_at_the_repository_root(repository: Path, tmp_path: Path
     assert found(repository) == [("builtin", None)]
 
 
-def test_outside_a_repository_there_is_no_repository_policy(tmp_path: Path) -> None:
+def test_outside_a_repository_the_working_directory_s_own_policy_counts_and_none_above_it(tmp_path: Path) -> None:
     directory = tmp_path / "plain"
-    write(directory / ".subluminal" / "policy.yaml")
-    assert found(directory) == [("builtin", None)]
+    path = write(directory / ".subluminal" / "policy.yaml")
+    (directory / "below").mkdir()
+    assert found(directory) == [("repository", str(path))]
+    assert found(directory / "below") == [("builtin", None)]
 
 
 def test_a_home_that_is_a_repository_is_judged_once(own_home: Path) -> None:
