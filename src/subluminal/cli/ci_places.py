@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from urllib.parse import quote
 
 from subluminal.contracts.errors import SubluminalError
 from subluminal.host.identity import repository_root
@@ -14,7 +15,7 @@ from subluminal.policy.snapshot import read_source
 
 
 def rule_places(environ: Mapping[str, str], cwd: str) -> dict[str, tuple[str, int]]:
-    """rule_id -> (file relative to the repository, line). Policies outside the repository have no place in it."""
+    """rule_id -> (address relative to the repository, line). Policies outside the repository have no place in it."""
     root = os.path.realpath(repository_root(cwd) or cwd)
     places: dict[str, tuple[str, int]] = {}
     for source in find_policies(environ, cwd):
@@ -23,7 +24,7 @@ def rule_places(environ: Mapping[str, str], cwd: str) -> dict[str, tuple[str, in
         relative = os.path.relpath(os.path.realpath(source.path), root)
         if not relative.startswith(".." + os.sep):
             for rule_id, line in _rules(source.path):
-                places.setdefault(rule_id, (relative.replace(os.sep, "/"), line))
+                places.setdefault(rule_id, (quote(relative.replace(os.sep, "/")), line))
     return places
 
 

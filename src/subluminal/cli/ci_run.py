@@ -51,6 +51,7 @@ class HeadlessRunner(Runner):
         if environ["SUB_CLIENT"] == "custom" and not self.given.get("client") and not os.environ.get("SUB_CLIENT"):
             environ["SUB_CLIENT"] = "headless"
         self.facts = RunFacts(self.run_id)
+        self._open_stream(self.given.get("events"), environ.get("SUB_EVENTS") or "")
         try:
             self.directory = self._directory()
             self.recording = Recording(self.directory, self.run_id, self.facts.add)
@@ -59,7 +60,6 @@ class HeadlessRunner(Runner):
                 f"the run cannot be recorded: {error.filename or ''}: {error.strerror}",
                 hint="Name a directory that can be written with --bundle, or set SUB_HOME.",
             ) from None
-        self._open_stream(self.given.get("events"), environ.get("SUB_EVENTS") or "")
         environ["SUB_EVENTS"] = self.recording.sink
 
     def _directory(self) -> str:

@@ -9,7 +9,7 @@ from subluminal.contracts.digest import sha256_hex
 from subluminal.ledger.run_facts import Refusal, RunFacts
 
 _LEVELS = {"critical": "error", "warn": "warning", "info": "note"}
-# rule_id -> (file as the repository names it, line)
+# rule_id -> (address relative to the repository, line)
 Places = dict[str, tuple[str, int]]
 
 
@@ -52,9 +52,9 @@ def _result(refusal: Refusal, rules: list[str], places: Places) -> dict[str, Any
     location: dict[str, Any] = {
         "logicalLocations": [{"name": refusal.tool_name, "fullyQualifiedName": name, "kind": "function"}]
     }
-    if rule in places:
-        uri, line = places[rule]
-        location["physicalLocation"] = {"artifactLocation": {"uri": uri}, "region": {"startLine": line}}
+    # Services refuse results without a file: what no rule of the repository refused points at the record beside this.
+    uri, line = places.get(rule, ("events.jsonl", 1))
+    location["physicalLocation"] = {"artifactLocation": {"uri": uri}, "region": {"startLine": line}}
     return {
         "ruleId": rule,
         "ruleIndex": rules.index(rule),

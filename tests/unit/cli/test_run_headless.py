@@ -213,6 +213,11 @@ class TestBundle:
         assert done.returncode == 2 and "there is something in it already" in done.stderr
         assert [path.name for path in (tmp_path / "trace").iterdir()] == ["precious"]
 
+    def test_a_stream_that_cannot_be_opened_leaves_no_half_made_bundle(self, tmp_path: Path) -> None:
+        done = Job(tmp_path, "--bundle", "trace", "--events", "no/such/place").run()
+        assert done.returncode == 2 and "--events no/such/place" in done.stderr
+        assert not (tmp_path / "trace").exists()
+
     def test_sigterm_ends_the_agent_and_the_bundle_is_sealed(self, tmp_path: Path) -> None:
         hold = tmp_path / "hold"
         job = Job(tmp_path, "--bundle", "trace", policy=NO_DELETE, calls=CALLS, hold=str(hold))
