@@ -1,10 +1,11 @@
 """The ledger's figures: ingest rate from journals, bytes per call, and queries on a large ledger.
 
-    python bench/ledger.py ingest [--events 120000] [--producers 4]
+    python bench/ledger.py ingest [--events 120000] [--producers 4] [--tails N]
     python bench/ledger.py query [--calls 1000000] [--keep DIR]
 
 `ingest` starts the producers and a real `sub ledgerd` and measures from the first byte written to the last committed.
-On a busy machine compare `events_per_cpu_s`: the daemon is one thread, so this is its rate with a core of its own.
+The lines are those of a real gate (`recorded.py`): no two have the same arguments, hash or result.
+On a busy machine compare `cpu_us_per_event`: the daemon is one thread, so this is its pace with a core of its own.
 `query` fills `tool_calls` by SQL (what is read is the same), then times whole commands and the query layer by itself.
 Results are one JSON object on stdout.
 """
@@ -32,28 +33,27 @@ from harness.ledger import EventMaker, spool_of, start_ledgerd, sub_environment,
 PRODUCER = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
-from harness.ledger import EventMaker
+from recorded import calls
 from subluminal.host.journal import create_journal
-spool, shim, calls = sys.argv[2], sys.argv[3], int(sys.argv[4])
-lines = EventMaker("run-" + shim, shim).whole_run(calls)
+spool, shim, count, seed = sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5])
+pieces = list(calls("run-" + shim, shim, count, seed))
 print("ready", flush=True)
 sys.stdin.readline()
 journal = create_journal(spool, shim)
-for start in range(0, len(lines), 3):
-    data = b"".join(line + b"\\n" for line in lines[start : start + 3])
-    os.write(journal, data)
+for piece in pieces:
+    os.write(journal, piece)
 print("written", flush=True)
 """
 
 
-def ingest(events: int, producers: int) -> dict[str, Any]:
+def ingest(events: int, producers: int, tails: int) -> dict[str, Any]:
     home = Path(tempfile.mkdtemp(prefix="sub-bench-")) / "home"
     spool = spool_of(home)
     calls = events // producers // 3
-    tests = str(Path(__file__).parents[1] / "tests")
+    here = str(Path(__file__).parent)
     writers = [
         subprocess.Popen(
-            [sys.executable, "-c", PRODUCER, tests, str(spool), f"shim-{i}", str(calls)],
+            [sys.executable, "-c", PRODUCER, here, str(spool), f"shim-{i:016x}", str(calls), str(i)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=sub_environment(home),
@@ -65,6 +65,14 @@ def ingest(events: int, producers: int) -> dict[str, Any]:
     daemon = start_ledgerd(home)
     while not (home / "ledgerd.sock").exists():
         time.sleep(0.01)
+    watchers = [
+        subprocess.Popen(
+            [sys.executable, "-m", "subluminal", "tail", "--json"], env=sub_environment(home), stdout=subprocess.DEVNULL
+        )
+        for _ in range(tails)
+    ]
+    if watchers:
+        time.sleep(3 + tails / 10)  # until they follow; a tail says nothing before there is something to say
     ready_cpu = cpu_seconds(daemon.pid)
     began = time.perf_counter()
     for writer in writers:
@@ -76,6 +84,10 @@ def ingest(events: int, producers: int) -> dict[str, Any]:
         time.sleep(0.02)
     seconds = time.perf_counter() - began
     cpu = cpu_seconds(daemon.pid) - ready_cpu
+    watching_cpu = sum(cpu_seconds(watcher.pid) for watcher in watchers)
+    for watcher in watchers:
+        watcher.kill()
+        watcher.wait()
     rss = Path(f"/proc/{daemon.pid}/status").read_text().split("VmHWM:")[1].split()[0] if cpu else None
     daemon.terminate()
     daemon.wait()
@@ -88,6 +100,9 @@ def ingest(events: int, producers: int) -> dict[str, Any]:
         "producers": producers,
         "events_per_s": round(total / seconds),
         "events_per_cpu_s": round(total / cpu) if cpu else None,
+        "cpu_us_per_event": round(cpu / total * 1e6, 1) if cpu else None,
+        "tails": tails,
+        "cpu_s_of_all_tails": round(watching_cpu, 1),
         "bytes_per_call": round(size / (calls * producers)),
         "peak_rss_kib": int(rss) if rss else None,
         "load_average": os.getloadavg()[0],
@@ -214,11 +229,12 @@ def main() -> None:
     parser.add_argument("what", choices=["ingest", "query"])
     parser.add_argument("--events", type=int, default=120_000)
     parser.add_argument("--producers", type=int, default=4)
+    parser.add_argument("--tails", type=int, default=0, help="follow with this many `sub tail` meanwhile")
     parser.add_argument("--calls", type=int, default=1_000_000)
     parser.add_argument("--keep", help="keep the query ledger in this directory, or use the one that is there")
     options = parser.parse_args()
     if options.what == "ingest":
-        result = ingest(options.events, options.producers)
+        result = ingest(options.events, options.producers, options.tails)
     else:
         result = query(options.calls, options.keep)
     print(json.dumps(result, indent=2))

@@ -36,7 +36,32 @@ class NewerEvent(Struct, kw_only=True):
     workload: dict[str, Any] | UnsetType = UNSET
 
 
-_decode = msgspec.json.Decoder(ev.Event).decode
+# The types that make up nearly all of a ledger, with `ts` left to `is_moment`.
+class Start(ev.ToolCallStart, tag="tool_call_start", kw_only=True):
+    ts: str
+
+
+class Decision(ev.ToolCallDecision, tag="tool_call_decision", kw_only=True):
+    ts: str
+
+
+class End(ev.ToolCallEnd, tag="tool_call_end", kw_only=True):
+    ts: str
+
+
+_decode = msgspec.json.Decoder(
+    Start
+    | Decision
+    | End
+    | ev.RunStart
+    | ev.RunEnd
+    | ev.HintIssued
+    | ev.PolicyLoaded
+    | ev.SecretInjection
+    | ev.ShimHealth
+    | ev.BreakerTrip
+    | ev.AgentEventRecorded
+).decode
 _decode_newer = msgspec.json.Decoder(NewerEvent).decode
 
 AnyEvent = ev.Event | NewerEvent

@@ -6,7 +6,10 @@ Caches are bounded and may forget anything that is stored: it is read again when
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable, Iterator
 from hashlib import sha256
+from itertools import compress
+from operator import is_not
 from typing import Any
 
 import msgspec
@@ -48,18 +51,28 @@ def _places(count: int) -> str:
     return ", ".join("?" * count)
 
 
-_INSERT_CALL = f"INSERT INTO tool_calls ({', '.join(CALL_COLUMNS)}, id) VALUES ({_places(len(CALL_COLUMNS) + 1)})"
-_FILL_CALL = f"UPDATE tool_calls SET {', '.join(c + ' = ?' for c in FILLED_COLUMNS)} WHERE id = ?"
-_REWRITE_CALL = f"UPDATE tool_calls SET {', '.join(c + ' = ?' for c in CALL_COLUMNS)} WHERE id = ?"
+def _insert_call(columns: list[str]) -> str:
+    return f"INSERT INTO tool_calls ({', '.join(columns)}, id) VALUES ({_places(len(columns) + 1)})"
+
+
+def _update_call(columns: list[str]) -> str:
+    return f"UPDATE tool_calls SET {', '.join(c + ' = ?' for c in columns)} WHERE id = ?"
+
+
 _SELECT_CALL = (
     f"SELECT {', '.join('c.' + c for c in CALL_COLUMNS)}, c.id, p.redaction_flags, h.created_at FROM tool_calls c"
     " LEFT JOIN previews p ON p.id = c.id LEFT JOIN hints h ON h.id = c.id WHERE c.call_id = ? AND c.run_id = ?"
 )
-_INSERT_PREVIEW = (
-    "INSERT INTO previews (id, call_id, args_preview, result_preview, redaction_flags) VALUES (?, ?, ?, ?, ?)"
-)
+PREVIEW_COLUMNS = ("call_id", "args_preview", "result_preview", "redaction_flags")
+
+
+def _insert_preview(columns: list[str]) -> str:
+    return f"INSERT INTO previews ({', '.join(columns)}, id) VALUES ({_places(len(columns) + 1)})"
+
+
 _UPSERT_PREVIEW = (
-    _INSERT_PREVIEW + " ON CONFLICT (id) DO UPDATE SET args_preview = coalesce(args_preview, excluded.args_preview),"
+    _insert_preview([*PREVIEW_COLUMNS])
+    + " ON CONFLICT (id) DO UPDATE SET args_preview = coalesce(args_preview, excluded.args_preview),"
     " result_preview = coalesce(result_preview, excluded.result_preview), redaction_flags = excluded.redaction_flags"
 )
 _INSERT_HINT = (
@@ -75,6 +88,34 @@ _UPSERT_PRODUCER = (
     " last_seq = excluded.last_seq, started_at = excluded.started_at, ended_at = excluded.ended_at,"
     " status = excluded.status"
 )
+
+
+_NOTHING = (None,) * len(CALL_COLUMNS)
+
+
+class _Shapes:
+    """Rows by the columns that they fill. Most columns of most rows are empty, and `sqlite3` takes longer to bind one
+    None than ten texts (it looks for an adapter each time), so empty columns are not mentioned at all."""
+
+    __slots__ = ("_columns", "_make", "_rows")
+
+    def __init__(self, columns: tuple[str, ...], make: Callable[[list[str]], str]) -> None:
+        self._columns = columns
+        self._make = make
+        self._rows: dict[tuple[bool, ...], list[list[Any]]] = {}
+
+    def add(self, values: tuple[Any, ...], row_id: int) -> None:
+        filled = tuple(map(is_not, values, _NOTHING))
+        row = list(compress(values, filled))
+        row.append(row_id)
+        rows = self._rows.get(filled)
+        if rows is None:
+            rows = self._rows[filled] = []
+        rows.append(row)
+
+    def statements(self) -> Iterator[tuple[str, list[list[Any]]]]:
+        for filled, rows in self._rows.items():
+            yield self._make(list(compress(self._columns, filled))), rows
 
 
 class CallTable:
@@ -122,27 +163,30 @@ class CallTable:
         self._last = call
 
     def flush(self) -> None:
-        fresh: list[tuple[Any, ...]] = []
-        filled: list[tuple[Any, ...]] = []
-        rewritten: list[tuple[Any, ...]] = []
-        first_previews: list[tuple[Any, ...]] = []
+        fresh = _Shapes(CALL_COLUMNS, _insert_call)
+        filled = _Shapes(FILLED_COLUMNS, _update_call)
+        rewritten = _Shapes(CALL_COLUMNS, _update_call)
+        first_previews = _Shapes(PREVIEW_COLUMNS, _insert_preview)
         previews: list[tuple[Any, ...]] = []
         hints: list[tuple[Any, ...]] = []
         for call in self._changed.values():
             row = call.row
-            into = previews
-            if not call.stored:
-                fresh.append((*call_values(row), call.id))
+            was_stored = call.stored
+            if not was_stored:
+                fresh.add(call_values(row), call.id)
                 call.stored = True
-                into = first_previews
             elif call.restarted:
-                rewritten.append((*call_values(row), call.id))
+                rewritten.add(call_values(row), call.id)
                 call.restarted = False
             else:
-                filled.append((*filled_values(row), call.id))
+                filled.add(filled_values(row), call.id)
             if call.args_preview is not None or call.result_preview is not None or call.redaction_flags:
                 flags = json_text(call.redaction_flags) if call.redaction_flags else None
-                into.append((call.id, row.call_id, pack_text(call.args_preview), pack_text(call.result_preview), flags))
+                preview = (row.call_id, pack_text(call.args_preview), pack_text(call.result_preview), flags)
+                if was_stored:
+                    previews.append((*preview, call.id))
+                else:
+                    first_previews.add(preview, call.id)
                 call.args_preview = call.result_preview = None
             if call.hint is not None:
                 hint = call.hint
@@ -152,17 +196,15 @@ class CallTable:
                 )
                 call.hint = None
         self._changed.clear()
-        execute = self._connection.executemany
         for statement, rows in (
-            (_INSERT_CALL, fresh),
-            (_FILL_CALL, filled),
-            (_REWRITE_CALL, rewritten),
-            (_INSERT_PREVIEW, first_previews),
-            (_UPSERT_PREVIEW, previews),
-            (_INSERT_HINT, hints),
+            *fresh.statements(),
+            *filled.statements(),
+            *rewritten.statements(),
+            *first_previews.statements(),
         ):
-            if rows:
-                execute(statement, rows)
+            self._connection.executemany(statement, rows)
+        self._connection.executemany(_UPSERT_PREVIEW, previews)
+        self._connection.executemany(_INSERT_HINT, hints)
         self._forget_ended()
 
     def _forget_ended(self) -> None:
@@ -335,7 +377,7 @@ class EventTable:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._rows: list[tuple[int, int, int, bytes]] = []
+        self._rows: list[tuple[int, int, int, bytearray]] = []
         self._lines: dict[int, tuple[int, list[bytes]]] = {}
         self._bytes = 0
 
@@ -344,7 +386,8 @@ class EventTable:
         run.event_count = n = run.event_count + 1
         run.chain_head = head = sha256(run.chain_head + line).digest()  # chain.link, without the call
         run_no = run.run_no
-        self._rows.append(((run_no << N_BITS) + n, producer_no, seq, head))
+        # A bytearray is bound as it is; for bytes, `sqlite3` would look for an adapter first.
+        self._rows.append(((run_no << N_BITS) + n, producer_no, seq, bytearray(head)))
         pending = self._lines.get(run_no)
         if pending is None:
             pending = self._lines[run_no] = (n, [])

@@ -25,7 +25,7 @@ from msgspec import UNSET
 
 from subluminal.contracts import events as ev
 from subluminal.contracts.errors import LedgerError
-from subluminal.ledger import chain
+from subluminal.ledger import chain, reading
 from subluminal.ledger.agent_rows import AgentTable
 from subluminal.ledger.lines import N_BITS
 from subluminal.ledger.migrations import BUSY_TIMEOUT_MS, open_writer
@@ -296,9 +296,9 @@ class Store:
 
 # The fold of each event type; a type that is not here is kept in the chain and changes no row.
 _FOLDS: dict[type, Callable[[Store, Any, int, Producer, Run], None]] = {
-    ev.ToolCallStart: Store._call_start,
-    ev.ToolCallDecision: Store._call_decision,
-    ev.ToolCallEnd: Store._call_end,
+    reading.Start: Store._call_start,
+    reading.Decision: Store._call_decision,
+    reading.End: Store._call_end,
     ev.HintIssued: Store._hint,
     ev.RunStart: Store._run_start,
     ev.RunEnd: Store._run_end,
