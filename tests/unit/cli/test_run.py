@@ -215,7 +215,7 @@ def test_a_timeout_ends_even_a_tree_that_ignores_it_and_leaves_nothing(desk: Des
     assert process.returncode == 124
     assert time.monotonic() - begin < 6
     assert err == b"sub: the run was ended after 0.6 s\n"
-    assert_no_processes(desk.marker, within=0.5)
+    assert_no_processes(desk.marker)
     assert desk.statuses() == ["CANCELLED"]
     assert not desk.registrations()
 
@@ -224,7 +224,7 @@ def test_a_stopped_command_without_a_terminal_does_not_escape_its_timeout(desk: 
     process = desk.start("--timeout", "0.5", "--", "sh", "-c", "kill -STOP $$")
     process.communicate(timeout=20)
     assert process.returncode == 124
-    assert_no_processes(desk.marker, within=0.5)
+    assert_no_processes(desk.marker)
 
 
 def test_what_the_agent_leaves_running_on_purpose_survives_a_normal_end(desk: Desk) -> None:
