@@ -6,8 +6,8 @@
 
 as a directory or as `.tar.gz`. A directory in which `sub run --bundle` was still recording when it was killed has no
 manifest yet but `journals/`, the shims' own files: it is read as it stands. Bundles come from anywhere: only these
-names are ever opened or unpacked, only regular files, never through a link, and never more than the manifest declares or
-MAX_BUNDLE_BYTES allows.
+names are ever opened or unpacked, only regular files, never through a link, and never more than the manifest declares
+or MAX_BUNDLE_BYTES allows.
 """
 
 from __future__ import annotations
