@@ -10,6 +10,8 @@ import click
 from subluminal.cli.output import note, print_json
 from subluminal.contracts.errors import LedgerError
 
+DEFAULT_HTTP = "127.0.0.1:7411"
+
 
 @click.command(
     "ledgerd",
@@ -23,14 +25,19 @@ Examples:
   sub ledgerd                     start it in the background, if it does not run
   sub ledgerd --status --json
   sub ledgerd --foreground        stay, and write the log to stderr as well
-  sub ledgerd --foreground --http 127.0.0.1:7411
+  sub ledgerd --foreground --http
 """,
 )
 @click.option("--foreground", is_flag=True, help="Stay in the foreground.")
 @click.option("--status", "want_status", is_flag=True, help="Say whether it runs and what it is doing.")
 @click.option("--stop", "want_stop", is_flag=True, help="Stop it. Journals keep what it has not taken in yet.")
 @click.option(
-    "--http", "http", metavar="HOST:PORT", help="With --foreground: also serve HTTP, on a loopback address only."
+    "--http",
+    "http",
+    metavar="[HOST:PORT]",
+    is_flag=False,
+    flag_value=DEFAULT_HTTP,
+    help=f"With --foreground: also serve HTTP, on a loopback address only; {DEFAULT_HTTP} where none is given.",
 )
 @click.option("--quiet", is_flag=True, help="With --foreground: write the log to ledgerd.log only.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")

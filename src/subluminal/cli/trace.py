@@ -234,7 +234,10 @@ def prune_command(older_than: str, dry_run: bool, as_json: bool) -> None:
         with open_ledger() as ledger:
             runs = prunable(ledger.connection, before)
     else:
+        from subluminal.host.runfiles import remove_stale
+
         runs = _prune(before)
+        remove_stale()
     calls = sum(run["calls_total"] for run in runs)
     if as_json:
         print_json({"dry_run": dry_run, "before": before, "runs": [run["run_id"] for run in runs], "calls": calls})

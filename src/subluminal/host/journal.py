@@ -4,7 +4,7 @@ The writer holds `flock(LOCK_EX)` on its journal while it lives; the kernel lets
 reader (`sub ledgerd`) takes the lock without waiting: getting it means the writer is gone.
 
 Traps:
-- A journal appears under its name only when it is locked already (`create_journal` renames it into place), so the
+- A journal appears under its name only when it is locked already (`create_locked` links it into place), so the
   reader can never take a newborn journal for a dead one.
 - The descriptor must not leak into children: the lock belongs to the open file, not to the process. `os.open` gives
   close-on-exec; a child made by plain fork must close it.
@@ -33,11 +33,28 @@ def journal_name(shim_id: str) -> str:
 def create_journal(spool: str, shim_id: str) -> int:
     """A new journal, locked from its first moment; returns the descriptor to append to. Keep it open while alive."""
     os.makedirs(spool, mode=0o700, exist_ok=True)
-    name = journal_name(shim_id)
-    hidden = os.path.join(spool, "." + name)
-    descriptor = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW, 0o600)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-    os.rename(hidden, os.path.join(spool, name))
+    return create_locked(os.path.join(spool, journal_name(shim_id)))
+
+
+def create_locked(path: str) -> int:
+    """FileExistsError if there is such a journal: it is never replaced, for it may hold events not yet taken in."""
+    directory, name = os.path.split(path)
+    hidden = os.path.join(directory, f".{name}.{os.getpid()}")
+    try:
+        os.unlink(hidden)  # left by a process that was killed and had our pid
+    except FileNotFoundError:
+        pass
+    descriptor = os.open(
+        hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600
+    )
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        os.link(hidden, path)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    finally:
+        os.unlink(hidden)
     return descriptor
 
 

@@ -131,14 +131,31 @@ class JournalSink(Sink):
         directory = os.path.dirname(self.path) or "."
         if self.spooled:
             paths.ensure_private_dir(directory)
+        self.fd = self._create_locked() if self._lock else -1
+        if self.fd >= 0:
+            return
         # Not blocking: the path may be that of a FIFO, which would wait for its reader.
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        self.fd = os.open(self.path, flags, 0o600)
+        fd = os.open(self.path, flags, 0o600)
         if self._lock:
             import fcntl
 
-            # Held while we live: ledgerd takes a journal it can lock for that of a producer that has gone.
-            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(fd)
+                raise
+        self.fd = fd
+
+    def _create_locked(self) -> int:
+        """ledgerd takes a journal that it can lock for that of a producer that has gone: it must never see this one
+        without its lock, which is held while we live. -1: there is one, begun by a sink of ours that has closed."""
+        from subluminal.host.journal import create_locked
+
+        try:
+            return create_locked(self.path)
+        except FileExistsError:
+            return -1
 
     def retry(self) -> None:
         try:

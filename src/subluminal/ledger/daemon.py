@@ -26,6 +26,7 @@ import msgspec
 
 from subluminal.contracts.errors import LedgerError
 from subluminal.host.ledgerd import socket_address
+from subluminal.host.runfiles import remove_stale
 from subluminal.ledger.connections import Connection
 from subluminal.ledger.ingest import Spool
 from subluminal.ledger.lines import newest_arrival
@@ -45,6 +46,8 @@ LOOK_LAST_S = 1.0
 LOOK_IDLE_S = 5.0
 RETRY_S = 0.5
 WITNESS_EVERY_S = 1.0
+# The state of runs that nobody has used for long is removed at the start and then this often.
+HOUSEKEEPING_S = 3600.0
 MAX_CONNECTIONS = 512
 # A writer that is locked out gives up soon, so that sockets are served meanwhile; the batch is tried again.
 BUSY_TIMEOUT_MS = 250
@@ -89,6 +92,7 @@ class Daemon:
         self._look_s = LOOK_FIRST_S
         self._not_before = 0.0  # no batch before this moment
         self._witnessed_at = 0.0
+        self._housekeeping_at = 0.0
         self._active_at = monotonic()
         self._started_at = monotonic()
         self._ingested_bytes = 0
@@ -221,6 +225,9 @@ class Daemon:
             self._look_s = LOOK_FIRST_S
         else:
             self._look_s = min(self._look_s * 2, LOOK_LAST_S)
+        if now >= self._housekeeping_at:
+            self._housekeeping_at = now + HOUSEKEEPING_S
+            remove_stale(directory=os.path.join(self.home, "run"))
         if self.store.unwitnessed and (now - self._witnessed_at > WITNESS_EVERY_S or not self._rung):
             self._witnessed_at = now
             self.store.witness()
