@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test test-clients fuzz check bench clean
+.PHONY: setup demo test test-clients fuzz check bench bench-peers clean
 
 setup: $(STAMP)
 
@@ -43,8 +43,12 @@ check: setup
 # Ratios in one run: the machine is noisy, absolute figures are not comparable. Needs a C compiler.
 bench: setup
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements/bench.txt
-	@for script in bench/shim.py bench/policy.py bench/canonical.py bench/redact.py bench/ledger.py bench/agents.py; do \
+	@for script in bench/shim.py bench/policy.py bench/canonical.py bench/redact.py bench/ledger.py bench/agents.py bench/in_process.py; do \
 		echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+# Other MCP proxies beside ours, each in an environment of its own. A few minutes; needs the package index once.
+bench-peers: setup
+	@$(BIN)/python bench/peers.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache bench/build

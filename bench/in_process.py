@@ -126,9 +126,7 @@ def main() -> int:
             tenth, half = options.rounds // 10, options.rounds // 2
             within = added[tenth]
             row = (added[tenth], added[half], bare[tenth], bare[half], added[tenth] / bare[tenth])
-            print(
-                f"{size:>7} B               {row[0]:8.1f} {row[1]:6.1f}        {row[2]:8.1f} {row[3]:6.1f}     {row[4]:.2f}"
-            )
+            print("{:>7} B          {:11.1f} {:7.1f}     {:13.1f} {:7.1f}        {:.2f}".format(size, *row))
         middleware.close()
     if within > options.limit:
         print(f"more than {options.limit} us", file=sys.stderr)

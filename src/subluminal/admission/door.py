@@ -66,6 +66,7 @@ class Door:
         self._lock = threading.Lock()
         self._pid = 0
         self._closed = False
+        _start_anew_after_fork(self)
 
     # -- opening and closing ----------------------------------------------------------------------------------
 
@@ -176,6 +177,9 @@ class Door:
         error: dict[str, Any] | None = None,
         overhead_us: int | None = None,
     ) -> None:
+        """Nothing, if the call is not ours to end: it was judged before a fork, or before the run was closed."""
+        if self._pid != os.getpid():
+            return
         with self._lock:
             self.gate.settle(
                 record,
@@ -262,6 +266,27 @@ class _Doorbell:
     def last_ring(self) -> None:
         self._enabled = False
         self._notifier.ring(monotonic_ns() - self._opened_ns, last=True)
+
+
+def _start_anew_after_fork(door: Door) -> None:
+    """A child holds neither the parent's locks nor its files: a lock lives as long as any copy of its descriptor."""
+    reference = weakref.ref(door)
+
+    def let_go() -> None:
+        living = reference()
+        if living is None:
+            return
+        living._lock = threading.Lock()
+        if living._pid == 0:
+            return
+        if isinstance(living.sink, JournalSink) and living.sink.fd >= 0:
+            os.close(living.sink.fd)
+            living.sink.fd = -1
+        if isinstance(living.gate.state, SharedState):
+            living.gate.state.close()
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=let_go)
 
 
 def _close_at_exit(door: Door) -> None:

@@ -268,6 +268,7 @@ def test_a_forked_process_is_a_producer_of_its_own(events: EventFile) -> None:
         "    return evaluate_admission(request, registry).admitted\n"
         "assert judge()\n"
         "pid = os.fork()\n"
+        "assert (registry._door.sink.fd == -1) == (pid == 0), 'the child let go of the journal'\n"
         "admitted = [judge(), judge()]\n"
         "if pid == 0:\n"
         "    registry.close(); os._exit(0)\n"
@@ -278,6 +279,8 @@ def test_a_forked_process_is_a_producer_of_its_own(events: EventFile) -> None:
     subprocess.run([sys.executable, "-c", program, policy], check=True, timeout=60)
     producers = {event["source"]["shim_id"] for event in events.events()}
     assert len(producers) == 2
+    numbers = [(event["source"]["shim_id"], event["source"]["seq"]) for event in events.events()]
+    assert len(set(numbers)) == len(numbers), "the child does not speak in its parent's name"
     assert events.types().count("run_start") == events.types().count("run_end") == 2
     decisions = [event["decision"]["action"] for event in events.events_of("tool_call_decision")]
     assert sorted(decisions) == ["ALLOW"] * 3 + ["BLOCK"] * 3

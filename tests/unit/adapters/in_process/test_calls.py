@@ -207,6 +207,20 @@ def test_a_result_that_is_no_json_does_not_break_the_tool(events: EventFile) -> 
     assert [end["status"] for end in events.events_of("tool_call_end")] == ["OK", "OK"]
 
 
+def test_a_fault_of_ours_after_the_tool_has_run_keeps_its_answer(
+    events: EventFile, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    middleware = protected()
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise KeyError("secret text")
+
+    monkeypatch.setattr(middleware.calls.door, "settle", broken)
+    assert call(middleware, {"content": []}, name="x", arguments={}) == {"content": []}
+    said = capsys.readouterr().err
+    assert "not recorded (KeyError)" in said and "secret text" not in said
+
+
 def test_no_secret_of_the_arguments_is_recorded(events: EventFile) -> None:
     token = "ghp_" + "a1B2c3D4e5" * 3 + "a1B2c3"
     with pytest.raises(MCPError) as caught:
