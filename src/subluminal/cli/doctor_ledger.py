@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 
 from subluminal.cli.doctor_report import ERROR, WARNING, Area, count, quoted
 from subluminal.contracts.errors import LedgerError
@@ -82,6 +83,10 @@ def _check_last_run(area: Area) -> None:
         report = verify_run(paths.ledger_db(), run_id) if _is_short(run_id) else None
     except LedgerError:
         return  # no run yet
+    except sqlite3.Error as error:
+        place = paths.ledger_db()
+        area.add(ERROR, "ledger-unreadable", f"{place} is damaged: {error}", quoted("mv", place, place + ".damaged"))
+        return
     area.facts["last_run"] = run_id
     area.facts["last_run_intact"] = report.ok if report is not None else None
     if report is None:

@@ -18,6 +18,7 @@ LIGHT = {
 
 
 def run(args: list[str]) -> int:
+    open_streams()
     entry = LIGHT.get(args[0]) if args else None
     if entry is not None:
         from importlib import import_module
@@ -29,6 +30,17 @@ def run(args: list[str]) -> int:
     from subluminal.cli import main
 
     return main.run(args)
+
+
+def open_streams() -> None:
+    """Whoever started us may have closed 0, 1 or 2: no file we open may take that number and be written to."""
+    import os
+
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            stream = open(os.devnull, "w" if descriptor else "r")
+            os.set_inheritable(stream.fileno(), True)
+            setattr(sys, name, stream)
 
 
 def guarded(work: Callable[[], int]) -> int:
@@ -46,4 +58,16 @@ def guarded(work: Callable[[], int]) -> int:
         # The reader (`| head`) has gone: that is its right, not an error. Keep the interpreter's exit flush quiet.
         sys.stdout = None
         return 0
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename is not None else ""
+        print(printable(f"sub: {place}{error.strerror or error}"), file=sys.stderr)
+        sys.stdout = None
+        return 2
+    except Exception as error:
+        # Named, not imported: most commands never load sqlite3.
+        if type(error).__module__ != "sqlite3":
+            raise
+        print(printable(f"sub: The ledger cannot be read: {error}."), file=sys.stderr)
+        print("  Run `sub doctor` to see the state of the ledger.", file=sys.stderr)
+        return 2
     return code

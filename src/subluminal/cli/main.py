@@ -1,14 +1,11 @@
-"""The command table and the one place where an error becomes a sentence and an exit code."""
+"""The command table. `light.guarded` makes every error a sentence and an exit code."""
 
 from __future__ import annotations
-
-import sys
 
 import click
 
 from subluminal.cli.lazy import LazyGroup, Table
-from subluminal.cli.output import printable
-from subluminal.contracts.errors import SubluminalError
+from subluminal.cli.light import guarded
 
 COMMANDS: Table = {
     "import": ("subluminal.cli.imports", "import_command", "Route a client's MCP servers through Subluminal."),
@@ -53,24 +50,17 @@ def cli(ctx: click.Context, show_version: bool) -> None:
 
 
 def run(args: list[str]) -> int:
+    return guarded(lambda: _run(args))
+
+
+def _run(args: list[str]) -> int:
     if args[:1] == ["--version"]:
         args = ["version", *args[1:]]
     try:
         result = cli.main(args=args, prog_name="sub", standalone_mode=False)
-    except SubluminalError as error:
-        for line in [f"sub: {error}", *([f"  {error.hint}"] if error.hint else [])]:
-            print("\n".join(map(printable, line.split("\n"))), file=sys.stderr)
-        return error.exit_code
-    except click.exceptions.NoArgsIsHelpError as error:
-        error.show()
-        return 2
     except click.ClickException as error:
         error.show()
         return 2
-    except (click.Abort, KeyboardInterrupt):
+    except click.Abort:
         return 130
-    except BrokenPipeError:
-        # The reader (`| head`) has gone: that is its right, not an error. Keep the interpreter's exit flush quiet.
-        sys.stdout = None
-        return 0
     return result if isinstance(result, int) else 0

@@ -165,6 +165,8 @@ def verify_command(what: str, want_all: bool, as_json: bool) -> int:
             print_json({"ok": report.ok, **_facts(report)})
         else:
             _print_report(report)
+    if any(report.ok and report.witnessed == 0 for report in reports):
+        note("Without its line in ledger.heads, a run whose end was cut off cannot be told from a whole one.")
     if want_all and not as_json:
         note(f"{len(reports)} runs, {sum(not report.ok for report in reports)} with faults")
     return 0 if all(report.ok for report in reports) else 1
@@ -201,7 +203,8 @@ def _facts(report: Report) -> dict[str, Any]:
 def _print_report(report: Report) -> None:
     name = printable(report.run_id) or "bundle"
     if report.ok:
-        print(f"{paint('ok', 'green')}   {name}: {report.events} events, chain head {report.head[:16]}…")
+        doubt = ", not in ledger.heads yet" if report.witnessed == 0 else ""
+        print(f"{paint('ok', 'green')}   {name}: {report.events} events, chain head {report.head[:16]}…{doubt}")
     for fault in report.faults:
         place = f"event {fault.event}: " if fault.event is not None else ""
         call = f" (call {printable(fault.call_id)})" if fault.call_id is not None else ""

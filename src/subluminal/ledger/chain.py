@@ -16,6 +16,7 @@ bundle, or copy the heads elsewhere, to hold a witness that this machine cannot 
 from __future__ import annotations
 
 import os
+import stat
 from hashlib import sha256
 
 GENESIS = b"\0" * 32
@@ -43,9 +44,11 @@ def read_heads(path: str) -> dict[str, Head]:
     """The last known head of every run. A line cut short by a crash is passed over; so is one that makes no sense."""
     heads: dict[str, Head] = {}
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=_unblocking) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return heads
             data = file.read()
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError):
         return heads
     for line in data.split(b"\n")[:-1]:
         fields = line.rsplit(b" ", 3) if line.endswith(b" pruned") else line.rsplit(b" ", 2)
@@ -60,6 +63,11 @@ def read_heads(path: str) -> dict[str, Head]:
         if known is None or known.pruned or head.pruned or head.count > known.count:
             heads[run_id] = head
     return heads
+
+
+def _unblocking(path: str, flags: int) -> int:
+    """A FIFO in its place must not hold up whoever reads it."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def _escape(run_id: str) -> bytes:
@@ -83,7 +91,10 @@ def append_heads(path: str, changed: list[tuple[str, Head]]) -> int:
         size = os.fstat(descriptor).st_size
         if size and os.pread(descriptor, 1, size - 1) != b"\n":
             block = b"\n" + block
-        return size + os.write(descriptor, block)
+        written = os.write(descriptor, block)
+        if any(head.pruned for _, head in changed):
+            os.fsync(descriptor)  # the removal that it announces comes next, and must not outlive it
+        return size + written
     finally:
         os.close(descriptor)
 

@@ -210,13 +210,17 @@ class Store:
     # -- other writes -----------------------------------------------------------------------------------------
 
     def remove_run(self, run_id: str, work: Callable[[], None]) -> None:
-        """Take a run out of the ledger in one transaction, and say so in its witness."""
+        """Announce in its witness that a run goes, then take it out in one transaction.
+
+        In this order a run that is gone without an announcement was not removed by us. A run that was announced and is
+        still there (we were killed in between) is witnessed again at the next start.
+        """
         run = self._runs.get(run_id)
-        self.write(work)
-        self._forget()
         if run is not None:
             self.unwitnessed[run_id] = chain.Head(run.row.event_count, run.row.chain_head, pruned=True)
             self.witness()
+        self.write(work)
+        self._forget()
 
     def add_policy(self, policy_hash: str, snapshot: str) -> None:
         """Keep the text of a policy that a stored run refers to."""

@@ -4,7 +4,8 @@ An edit, a removal, a reordering or a cut shows as a fault that names the first 
 run is built again from the events and compared, so an edited row counts as an edit although the chain is whole.
 
 Trap: the witness file is read before the snapshot of the database is taken. The other way round, a daemon at work
-could put more into the witness than the snapshot holds, and a sound ledger would look cut.
+could put more into the witness than the snapshot holds, and a sound ledger would look cut. Only a run that the snapshot
+has not at all is looked up again afterwards, for `sub prune` announces in the witness what it is about to remove.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class Report(Struct):
     events: int
     head: str
     faults: list[Fault]
+    witnessed: int | None = None  # events that the witness vouches for; none is known of a bundle
 
     @property
     def ok(self) -> bool:
@@ -50,6 +52,8 @@ def verify_run(path: str, run_id: str) -> Report:
     connection = open_reader(path)
     try:
         connection.execute("BEGIN")
+        if not _holds(connection, run_id):
+            return _missing(run_id, read_heads(heads_path(path)).get(run_id))
         return _verify(connection, run_id, heads.get(run_id))
     finally:
         connection.close()
@@ -63,25 +67,29 @@ def verify_all(path: str) -> list[Report]:
         connection.execute("BEGIN")
         known = [row[0] for row in connection.execute("SELECT run_id FROM runs ORDER BY run_no")]
         reports = [_verify(connection, run_id, heads.get(run_id)) for run_id in known]
-        pruned = {row[0] for row in connection.execute("SELECT run_id FROM tombstones")}
-        for run_id in heads.keys() - set(known) - pruned:
-            reports.append(_missing(run_id, heads[run_id]))
+        latest = read_heads(heads_path(path))
+        for run_id in sorted(heads.keys() - set(known)):
+            if not latest.get(run_id, heads[run_id]).pruned:
+                reports.append(_missing(run_id, heads[run_id]))
         return reports
     finally:
         connection.close()
 
 
-def _missing(run_id: str, head: Head) -> Report:
+def _holds(connection: sqlite3.Connection, run_id: str) -> bool:
+    return connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (run_id,)).fetchone() is not None
+
+
+def _missing(run_id: str, head: Head | None) -> Report:
+    """A tombstone alone excuses nothing: whoever can delete the rows of a run can also write one."""
+    if head is None or head.pruned:
+        raise LedgerError(f"There is no run {run_id} in the ledger.", hint="`sub runs` lists the runs.")
     what = f"the whole run is missing; its witness knows {head.count} events"
     return Report(run_id, 0, "", [Fault(what, event=1)])
 
 
 def _verify(connection: sqlite3.Connection, run_id: str, head: Head | None) -> Report:
     run = connection.execute("SELECT run_no, event_count, chain_head FROM runs WHERE run_id = ?", (run_id,)).fetchone()
-    if run is None:
-        if head is not None and not head.pruned:
-            return _missing(run_id, head)
-        raise LedgerError(f"There is no run {run_id} in the ledger.", hint="`sub runs` lists the runs.")
     faults: list[Fault] = []
     place = _Place()
     try:
@@ -96,7 +104,8 @@ def _verify(connection: sqlite3.Connection, run_id: str, head: Head | None) -> R
                 faults += rebuilt.differences(connection, run_id)
     except BadEvent as error:
         faults.append(Fault(f"an event cannot be read: {error}", event=place.count))
-    return Report(run_id, place.count, place.hash.hex(), faults)
+    witnessed = head.count if head is not None and not head.pruned else 0
+    return Report(run_id, place.count, place.hash.hex(), faults, witnessed)
 
 
 class _Place:

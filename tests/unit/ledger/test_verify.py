@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
 
@@ -218,3 +219,42 @@ def test_run_ids_with_spaces_and_newlines_do_not_confuse_the_witness(tmp_path: P
     store.close()
     assert read_heads(heads_path(path)).keys() == set(names)
     assert all(report.ok for report in verify_all(path))
+
+
+def test_a_forged_tombstone_does_not_excuse_a_run_that_is_gone(path: str) -> None:
+    change(
+        path,
+        "INSERT INTO tombstones SELECT run_id, event_count, chain_head, ended_at, ended_at FROM runs"
+        " WHERE run_id = 'run-1'",
+        "DELETE FROM runs WHERE run_id = 'run-1'",
+    )
+    assert [fault.what for report in verify_all(path) for fault in report.faults] == [
+        f"the whole run is missing; its witness knows {EVENTS} events"
+    ]
+
+
+def test_a_prune_that_fails_leaves_a_run_that_verifies_and_is_witnessed_again(path: str) -> None:
+    def fail() -> None:
+        raise sqlite3.OperationalError("disk full")
+
+    store = Store(path)
+    with pytest.raises(sqlite3.OperationalError):
+        store.remove_run("run-1", fail)
+    store.close()
+    assert all(report.ok for report in verify_all(path))
+    Store(path).close()
+    assert not read_heads(heads_path(path))["run-1"].pruned
+
+
+@pytest.mark.parametrize("kind", ["absent", "fifo", "directory", "garbage"])
+def test_a_run_without_a_witness_is_sound_but_said_to_have_none(path: str, kind: str) -> None:
+    assert [report.witnessed for report in verify_all(path)] == [EVENTS, 5]
+    witness = Path(heads_path(path))
+    witness.unlink()
+    if kind == "fifo":
+        os.mkfifo(witness)
+    elif kind == "directory":
+        witness.mkdir()
+    elif kind == "garbage":
+        witness.write_bytes(bytes(range(256)) * 4)
+    assert [(report.ok, report.witnessed) for report in verify_all(path)] == [(True, 0), (True, 0)]

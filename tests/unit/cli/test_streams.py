@@ -1,0 +1,67 @@
+"""What becomes of a command whose surroundings are broken: closed streams, a full device, a damaged ledger."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from harness.command_line import SUB, run_sub, stored
+from harness.ledger import EventMaker, sub_environment
+
+COMMANDS = ["version", "runs", "show last --no-sync", "query --no-sync", "policy init --dry-run", "completion bash"]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    home = tmp_path / "home"
+    stored(home, EventMaker("run-1", "a").whole_run(2))
+    return home
+
+
+def shell(home: Path, command: str, redirections: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["sh", "-c", f'"$@" {command} {redirections}', "sh", *SUB],
+        env=sub_environment(home, PYTHONUTF8="1"),
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_closed_streams_are_no_reason_for_a_traceback(home: Path, command: str) -> None:
+    closed = shell(home, command, ">&- <&-")
+    assert (closed.returncode, closed.stderr) == (0, "")
+    assert shell(home, command, ">&- 2>&- <&-").returncode == 0
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_full_device_is_a_sentence_and_exit_code_2(home: Path, command: str) -> None:
+    full = shell(home, command, ">/dev/full")
+    assert (full.returncode, full.stderr) == (2, "sub: No space left on device\n")
+
+
+@pytest.mark.parametrize("damage", ["DROP TABLE segments", "DROP TABLE tool_calls", "DROP TABLE runs"])
+def test_a_damaged_ledger_is_a_sentence_from_every_command(home: Path, tmp_path: Path, damage: str) -> None:
+    database = sqlite3.connect(home / "ledger.db")
+    database.execute(damage)
+    database.close()
+    told = []
+    for words in (
+        ["query", "--no-sync"],
+        ["show", "last", "--no-sync"],
+        ["verify", "--all"],
+        ["export", "run", "last", "-o", str(tmp_path / "out")],
+        ["doctor", "--json"],
+    ):
+        result = run_sub(home, *words)
+        assert "Traceback" not in result.stderr, words
+        assert result.returncode in (0, 1, 2)
+        told += [words[0]] if "The ledger cannot be read: no such table" in result.stderr else []
+    assert "verify" in told
