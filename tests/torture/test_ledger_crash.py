@@ -1,10 +1,11 @@
-"""Four producers write journals while ledgerd is killed again and again: nothing is lost, nothing doubled.
+"""Producers write journals while ledgerd is killed again and again, and some of them too: nothing is lost or doubled.
 
 The short profile runs with the suite. `SUB_TORTURE=full` runs 50,000 events and 20 kills.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import sqlite3
@@ -23,6 +24,7 @@ FULL = os.environ.get("SUB_TORTURE") == "full"
 EVENTS = 50_000 if FULL else 8_000
 KILLS = 20 if FULL else 5
 PRODUCERS = 4
+VICTIMS = 3
 SEED = 20_261_115
 
 PRODUCER = """
@@ -63,11 +65,24 @@ def test_every_event_is_in_the_ledger_once_after_kills_at_random_moments(tmp_pat
         )
         for i in range(PRODUCERS)
     ]
+    victims = [
+        subprocess.Popen(
+            [sys.executable, "-c", PRODUCER, str(spool), f"victim-{i}", f"run-killed-{i}", "1000000", tests],
+            env=sub_environment(home),
+        )
+        for i in range(VICTIMS)
+    ]
     for _ in range(KILLS):
         daemon = start_ledgerd(home)
         time.sleep(chance.uniform(0.05, 0.7))
         daemon.kill()
         daemon.wait()
+    wait_for(lambda: all((spool / f"victim-{i}.jsonl").exists() for i in range(VICTIMS)))
+    for victim in victims:
+        time.sleep(chance.uniform(0.0, 0.3))
+        victim.kill()
+        victim.wait()
+    written = [(spool / f"victim-{i}.jsonl").read_bytes().splitlines() for i in range(VICTIMS)]
     with ledgerd(home):
         for producer in producers:
             assert producer.wait(300) == 0
@@ -87,13 +102,25 @@ def test_every_event_is_in_the_ledger_once_after_kills_at_random_moments(tmp_pat
             "SELECT p.shim_id, e.seq, e.id >> 32, e.id & 0xffffffff FROM events e JOIN producers p USING (producer_no)"
         )
     ]
-    assert len(stored) == len(expected)
-    assert dict(stored) == expected
-    for run_id in ("run-0", "run-1"):
+    assert len(stored) == len(dict(stored))
+    whole = {key: line for key, line in stored if not key[0].startswith("victim")}
+    assert whole == expected
+    for i, lines in enumerate(written):
+        kept = [line for (shim_id, _), line in sorted(stored) if shim_id == f"victim-{i}"]
+        assert kept[: len(lines)] == lines
+        closing = [json.loads(line) for line in kept[len(lines) :]]
+        assert closing and all(event["closed_by"] == "ledgerd" for event in closing)
+        assert closing[-1]["type"] == "run_end"
+    for run_id in ("run-0", "run-1", *(f"run-killed-{i}" for i in range(VICTIMS))):
         report = verify_run(str(home / "ledger.db"), run_id)
         assert report.faults == []
-    total, allowed = database.execute("SELECT sum(calls_total), sum(calls_allowed) FROM runs").fetchone()
+    living = "FROM runs WHERE run_id IN ('run-0', 'run-1')"
+    total, allowed = database.execute(f"SELECT sum(calls_total), sum(calls_allowed) {living}").fetchone()
     assert total == allowed == calls * PRODUCERS
-    assert database.execute("SELECT count(*) FROM tool_calls").fetchone()[0] == total
-    assert {row[0] for row in database.execute("SELECT status FROM runs")} == {"SUCCEEDED"}
+    assert {row[0] for row in database.execute(f"SELECT status {living}")} == {"SUCCEEDED"}
+    counted = database.execute("SELECT sum(calls_total) FROM runs").fetchone()
+    assert database.execute("SELECT count(*) FROM tool_calls").fetchone() == counted
+    assert database.execute("SELECT DISTINCT status FROM runs WHERE run_id LIKE 'run-killed%'").fetchall() == [
+        ("FAILED",)
+    ]
     assert database.execute("SELECT count(*) FROM rejected").fetchone()[0] == 0

@@ -17,6 +17,7 @@ from subluminal.ledger.query import Ledger, known
 
 Row = dict[str, Any]
 Item = dict[str, Any]
+_Place = tuple[str, int]
 
 # Under `call_context`, by which agents name a single call; the rest of it names threads.
 _CALL_IDS = ("claudecode/toolUseId", "callId", "itemId")
@@ -36,21 +37,24 @@ def timeline(ledger: Ledger, run_id: str) -> list[Item]:
 
 class _Builder:
     def __init__(self) -> None:
-        self._calls: dict[str, CallState] = {}
-        self._items: list[Item] = []
+        self._calls: dict[str, tuple[_Place, CallState]] = {}
+        self._items: list[tuple[_Place, Item]] = []
+        self._latest: dict[str, str] = {}
+        self._count = 0
         self._servers: dict[str, str] = {}
         self._by_tool_id: dict[str, list[Row]] = {}
 
     def take(self, event: Row) -> None:
         kind = event["type"]
         call = event.get("call")
+        place = self._place(event)
         if kind == "breaker_trip" or not isinstance(call, dict):
-            self._item(kind, event)
+            self._item(kind, event, place)
             return
-        state = self._calls.get(call["call_id"])
-        if state is None:
-            state = self._calls[call["call_id"]] = from_event(event)
-        apply(state, event)
+        known_call = self._calls.get(call["call_id"])
+        if known_call is None:
+            known_call = self._calls[call["call_id"]] = (place, from_event(event))
+        apply(known_call[1], event)
         if kind == "tool_call_start":
             self._servers.setdefault(event["source"]["shim_id"], call["server_name"])
             context = call.get("call_context") or {}
@@ -58,23 +62,34 @@ class _Builder:
                 if isinstance(context.get(name), str):
                     self._by_tool_id.setdefault(context[name], []).append(call)
 
-    def _item(self, kind: str, event: Row) -> None:
+    def _place(self, event: Row) -> _Place:
+        """Where it stands in time. What one shim reports never moves before what it reported earlier, though the clock
+        was set back in between."""
+        shim_id = event["source"]["shim_id"]
+        moment = self._latest[shim_id] = max(self._latest.get(shim_id, ""), str(event["ts"]))
+        self._count += 1
+        return moment, self._count
+
+    def _item(self, kind: str, event: Row, place: _Place) -> None:
         names = ("run", "policy", "load", "secret", "breaker", "health", "agent", "closed_by")
         item: Item = {"at": event["ts"], "kind": kind, "shim_id": (event.get("source") or {}).get("shim_id")}
         item.update({name: event[name] for name in names if name in event})
         if kind == "breaker_trip":
             item["call_id"] = event["call"]["call_id"]
-        self._items.append(item)
+        self._items.append((place, item))
 
     def items(self) -> list[Item]:
-        for item in self._items:
+        for _, item in self._items:
             if item["shim_id"] in self._servers:
                 item["server_name"] = self._servers[item["shim_id"]]
             if item["kind"] == "agent_event" and (call := self._recorded(item["agent"].get("data"))) is not None:
                 item["call_id"] = call["call_id"]
-        calls = [{"at": c.row["created_at"], "kind": "call", **c.row, "state": c.state} for c in self._calls.values()]
-        # Stable: what happened in the same millisecond stays in the order of the chain, notes before calls.
-        return sorted([*self._items, *calls], key=lambda item: str(item["at"]))
+        calls = [
+            (place, {"at": c.row["created_at"], "kind": "call", **c.row, "state": c.state})
+            for place, c in self._calls.values()
+        ]
+        # What happened in the same millisecond stays in the order of the chain.
+        return [item for _, item in sorted([*self._items, *calls], key=lambda placed: placed[0])]
 
     def _recorded(self, data: Any) -> Row | None:
         """The call of a shim that the agent speaks of. Ids such as `item_2` begin anew with every thread of an agent,

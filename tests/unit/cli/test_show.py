@@ -219,3 +219,13 @@ def test_help_knows_commands_too_and_says_what_there_is(home):
 def test_bare_help_runs_without_a_home(tmp_path):
     result = run_sub(tmp_path / "none", "help", "quickstart", HOME="/nonexistent")
     assert result.returncode == 0 and sys.version_info >= (3, 11)
+
+
+def test_what_one_shim_reports_stays_in_its_order_though_the_clock_was_set_back(tmp_path):
+    maker = EventMaker("run-1", "shim-1")
+    lines = [maker.run_start(), *maker.call(tool="first")]
+    maker.ms -= 3_600_000
+    lines += [*maker.call(tool="second"), maker.run_end()]
+    stored(tmp_path / "sub", lines)
+    text = run_sub(tmp_path / "sub", "show", "run-1", "--no-sync").stdout
+    assert text.index("git/first") < text.index("git/second") < text.index("git SUCCEEDED")

@@ -239,3 +239,37 @@ def test_sinks_by_name(tmp_path: Path) -> None:
     for wrong in ("file:", "fd:", "fd:x", "fd:9999", "kafka"):
         with pytest.raises(UsageError):
             open_sink(wrong, "s")
+
+
+def test_a_reader_never_sees_a_journal_whose_living_writer_has_not_locked_it(home: Path) -> None:
+    """The reader as a process of its own, which tries the lock of every name that appears, all the time."""
+    spool = home / "spool"
+    spool.mkdir(parents=True, mode=0o700, exist_ok=True)
+    script = (
+        "import sys\nfrom subluminal.host.journal import list_journals, open_journal, take_if_dead\n"
+        "spool, seen = sys.argv[1], set()\nprint('looking', flush=True)\n"
+        "while 'last.jsonl' not in seen:\n"
+        "    for name in list_journals(spool):\n"
+        "        if name not in seen and (descriptor := open_journal(spool, name)) is not None:\n"
+        "            seen.add(name)\n"
+        "            if take_if_dead(descriptor):\n"
+        "                sys.exit(f'{name} was free')\n"
+    )
+    reader = subprocess.Popen([sys.executable, "-c", script, str(spool)], stdout=subprocess.PIPE)
+    assert reader.stdout is not None and reader.stdout.readline() == b"looking\n"
+    sinks = [JournalSink(str(spool / f"{name}.jsonl"), lock=True) for name in [*map(str, range(300)), "last"]]
+    for sink in sinks:
+        sink.write(b"{}\n")
+        assert sink.trouble is None
+    assert reader.wait(30) == 0
+    for sink in sinks:
+        sink.close()
+    assert sorted(os.listdir(spool)) == sorted(os.path.basename(sink.path) for sink in sinks)
+
+
+def test_a_journal_that_is_there_already_is_continued_and_not_replaced(home: Path) -> None:
+    for text in (b"one\n", b"two\n"):
+        sink = JournalSink(str(home / "spool" / "s.jsonl"), lock=True)
+        sink.write(text)
+        sink.close()
+    assert (home / "spool" / "s.jsonl").read_bytes() == b"one\ntwo\n"

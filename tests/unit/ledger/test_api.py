@@ -18,7 +18,7 @@ import schemathesis
 from aiohttp import ClientSession, WSServerHandshakeError
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from harness.ledger import EventMaker, ledgerd, spool_of, wait_for
+from harness.ledger import EventMaker, connect_ledgerd, ledgerd, spool_of, wait_for
 from subluminal.contracts.errors import UsageError
 from subluminal.ledger.serve import http_token, parse_address
 
@@ -30,6 +30,12 @@ class Server:
         self.base = f"http://127.0.0.1:{self.port}"
         self.token = (home / "http_token").read_text().strip()
         self.home = home
+
+    def has_follower(self) -> bool:
+        with connect_ledgerd(self.home) as connection, connection.makefile("rwb") as stream:
+            stream.write(b'{"control":"status"}\n')
+            stream.flush()
+            return bool(json.loads(stream.readline())["status"]["followers"])
 
     def ask(self, path: str, data: bytes | None = None, **headers: str) -> tuple[int, Any]:
         sent = {"Authorization": f"Bearer {self.token}"} | {k.replace("_", "-"): v for k, v in headers.items()}
@@ -126,7 +132,7 @@ def test_the_live_stream_brings_new_events_to_whoever_has_the_token(server: Serv
             with pytest.raises(WSServerHandshakeError):
                 await session.ws_connect(url, protocols=[f"bearer.{server.token}"], origin="http://evil.example")
             async with session.ws_connect(url, protocols=[f"bearer.{server.token}"]) as stream:
-                await asyncio.sleep(0.3)  # the daemon has no word for "a follower has arrived"
+                await asyncio.to_thread(wait_for, server.has_follower, what="the daemon knew the follower")
                 maker = EventMaker("run-3", "shim-3")
                 lines = [maker.run_start(), *maker.call(tool="ls"), *maker.call(tool="git_push")]
                 await asyncio.to_thread(server.ask, "/v1/events", b"\n".join(lines))

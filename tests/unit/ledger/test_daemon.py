@@ -231,10 +231,12 @@ def test_a_daemon_killed_leaves_a_socket_that_does_not_stop_the_next(home: Path)
 def test_it_ends_by_itself_when_there_is_nothing_to_do_but_not_while_a_shim_lives(home: Path) -> None:
     journal = create_journal(str(home / "spool"), "shim-1")
     os.write(journal, EventMaker("run-1", "shim-1").run_start() + b"\n")
+    idle_home = home.with_name("idle")
+    spool_of(idle_home)
     process = start_ledgerd(home, SUB_LEDGER_IDLE_S="0.3")
     try:
         connect_ledgerd(home).close()
-        time.sleep(1.0)  # three idle times: a daemon that forgot the living shim would be gone
+        assert start_ledgerd(idle_home, SUB_LEDGER_IDLE_S="0.3").wait(30) == 0  # began later and has nothing to do
         assert process.poll() is None
         os.close(journal)
         assert process.wait(30) == 0
@@ -368,6 +370,22 @@ def test_a_home_that_cannot_be_written_is_a_sentence(home: Path) -> None:
     (home / "ledgerd.pid").mkdir()
     done = sub(home, "ledgerd", "--foreground")
     assert done.returncode == 2 and "cannot write in" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_the_state_of_runs_that_nobody_uses_any_more_is_cleared_away(home: Path) -> None:
+    (home / "run").mkdir(mode=0o700)
+    old, young = home / "run" / "a.state", home / "run" / "b.state"
+    for path in (old, young):
+        path.write_bytes(b"x")
+    os.utime(old, (1, 1))
+    with ledgerd(home):
+        wait_for(lambda: not old.exists())
+    assert young.exists()
+
+
+def test_http_without_an_address_is_understood(home: Path) -> None:
+    done = sub(home, "ledgerd", "--http")
+    assert done.returncode == 2 and "--http needs --foreground" in done.stderr
 
 
 def test_status_says_when_none_runs(home: Path) -> None:

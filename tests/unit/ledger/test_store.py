@@ -15,6 +15,7 @@ from harness.ledger import EventMaker
 from subluminal.ledger.query import Filters, Ledger, known, open_ledger
 from subluminal.ledger.reading import BadEvent
 from subluminal.ledger.store import Store
+from subluminal.ledger.verify import verify_run
 
 
 @pytest.fixture
@@ -278,3 +279,28 @@ def test_text_that_sqlite_and_json_find_hard_survives(store: Store) -> None:
         call = ledger.call("shim-1-1")
         assert (call["tool_name"], call["server_name"], call["args_preview"]) == (nasty, nasty, nasty)
         assert ledger.calls(Filters(tool_name=[nasty])).rows[0]["call_id"] == "shim-1-1"
+
+
+def test_a_clock_that_jumps_loses_nothing_and_leaves_the_order_and_the_durations(tmp_path: Path) -> None:
+    """Back by an hour and forward by a year, between calls, within one, and to a millisecond that was there before."""
+    path = str(tmp_path / "ledger.db")
+    maker = EventMaker("run-1", "shim-1")
+    began = maker.ms
+    lines = [maker.run_start()]
+    for moment in (began, began - 3_600_000, began + 365 * 86_400_000, began):
+        maker.ms = moment
+        lines += maker.call()
+    lines.append(maker.start())
+    maker.ms -= 7_200_000
+    lines += [maker.decision(), maker.end(), maker.run_end()]
+    for line in lines:  # each in a process of its own: nothing is remembered of the ids that were given
+        store = Store(path)
+        add_all(store, [line])
+        store.close()
+    assert verify_run(path, "run-1").faults == []
+    with open_ledger(path) as ledger:
+        assert [event["source"]["seq"] for event in ledger.timeline("run-1")] == list(range(1, len(lines) + 1))
+        run = ledger.run("run-1")
+        assert (run["calls_total"], run["calls_allowed"], run["status"]) == (5, 5, "SUCCEEDED")
+        assert {call["latency_ms"] for call in ledger.calls().rows} == {3}
+        assert sorted(call["seq"] for call in ledger.calls().rows) == [1, 2, 3, 4, 5]
