@@ -14,6 +14,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import figures
+
 from subluminal.agents import claude_code, codex
 from subluminal.agents.base import Mapper
 
@@ -74,15 +76,18 @@ def main() -> int:
     parser.add_argument("--events", type=int, default=100_000)
     parser.add_argument("--check", action="store_true", help="exit 1 when a figure is over its limit")
     options = parser.parse_args()
-    good = True
+    good, rows = True, []
     for name, mapper in (("claude_code", claude_code.Mapper()), ("codex", codex.Mapper())):
         result = measure(name, mapper, options.events)
         print(json.dumps(result))
+        rows.append(list(result.values()))
+        header = list(result)
         good = (
             good
             and float(str(result["seconds"])) <= LIMIT_S
             and int(str(result["peak_growth_kib"])) <= LIMIT_GROWTH_KIB
         )
+    figures.save("agents", figures.table(header, rows))
     return 0 if good or not options.check else 1
 
 

@@ -14,6 +14,8 @@ import sys
 import time
 from collections.abc import Callable
 
+import figures
+
 from subluminal.contracts.canonical import read_args
 
 ROUNDS = 15
@@ -64,7 +66,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--limit", type=float, default=1.5, help="the highest ratio that passes")
     limit = parser.parse_args().limit
-    worst = 0.0
+    worst, rows = 0.0, []
     print(f"{'input':<30}{'bytes':>7}{'canonical us':>14}{'json us':>10}{'ratio':>7}")
     for name, raw in inputs().items():
         ours, theirs = both(lambda raw=raw: read_args(raw), lambda raw=raw: json.dumps(json.loads(raw), sort_keys=True))
@@ -72,6 +74,8 @@ def main() -> int:
         if not name.startswith("["):
             worst = max(worst, ratio)
         print(f"{name:<30}{len(raw):>7}{ours * 1e6:>14.2f}{theirs * 1e6:>10.2f}{ratio:>7.2f}")
+        rows.append((name, len(raw), f"{ours * 1e6:.2f}", f"{theirs * 1e6:.2f}", f"{ratio:.2f}"))
+    figures.save("canonical", figures.table(("input", "bytes", "canonical us", "json us", "ratio"), rows))
     print(f"worst ratio {worst:.2f}, limit {limit}")
     return 1 if worst > limit else 0
 

@@ -20,6 +20,8 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
+import figures
+
 CALLS = 20
 RESULT = {"content": [{"type": "text", "text": "note 1"}], "structuredContent": {"result": "note 1"}, "isError": False}
 POLICY: dict[str, Any] = {
@@ -120,14 +122,17 @@ def main() -> int:
         middleware = SubluminalMiddleware("notes", compile_bundle(json.dumps(POLICY).encode(), "bench.json"))
         print(f"journal append of 900 B: {_append_us(home + '/append'):.1f} us")
         print("allowed call            adds p10   p50 us    bare gate p10   p50 us   ratio p10")
-        within = 0.0
+        within, rows = 0.0, []
         for size in (10_240, 100):
             bare, added = asyncio.run(_compare(middleware, size, options.rounds))
             tenth, half = options.rounds // 10, options.rounds // 2
             within = added[tenth]
             row = (added[tenth], added[half], bare[tenth], bare[half], added[tenth] / bare[tenth])
             print("{:>7} B          {:11.1f} {:7.1f}     {:13.1f} {:7.1f}        {:.2f}".format(size, *row))
+            rows.append((f"{size} B", *(f"{figure:.2f}" for figure in row)))
         middleware.close()
+    header = ("allowed call", "adds p10 us", "adds p50 us", "bare gate p10 us", "bare gate p50 us", "ratio p10")
+    figures.save("in_process", figures.table(header, rows))
     if within > options.limit:
         print(f"more than {options.limit} us", file=sys.stderr)
         return 1

@@ -20,6 +20,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import figures
+
 HERE = Path(__file__).resolve().parent
 BUILD = HERE / "build"
 POLICY = HERE / "guardrails.yaml"
@@ -151,14 +153,16 @@ def main() -> None:
     if shutil.which("valgrind") is None:
         print("bench: skipped, valgrind is not installed")
         return
-    print("| instructions per call | " + " | ".join(PHASES) + " | sum | shim |")
-    print("|---" * (len(PHASES) + 3) + "|")
+    rows = []
     for size in SIZES:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
             parts = phases(size, arguments.calls, directory)
             whole = "" if arguments.no_shim else f"{shim(size, arguments.calls, directory):,}"
         cells = [f"{parts[phase]:,}" for phase in PHASES] + [f"{sum(parts.values()):,}", whole]
-        print(f"| {size} B | " + " | ".join(cells) + " |", flush=True)
+        rows.append((f"{size} B", *cells))
+    text = figures.table(("instructions per call", *PHASES, "sum", "shim"), rows)
+    print(text)
+    figures.save("instructions", text)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import figures
+
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from harness.ledger import EventMaker, spool_of, start_ledgerd, sub_environment, timestamp
@@ -238,6 +240,7 @@ def main() -> None:
     else:
         result = query(options.calls, options.keep)
     print(json.dumps(result, indent=2))
+    figures.save(f"ledger_{options.what}", figures.table(("what", "figure"), figures.flat(result)))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import figures
+
 from subluminal.contracts.identity import Identity
 from subluminal.contracts.toolcall import ToolCall
 from subluminal.core.evaluate import Engine, Stack
@@ -209,6 +211,18 @@ def misses(results: dict[str, Any]) -> list[str]:
     return found
 
 
+def tables(results: dict[str, Any]) -> str:
+    by_size = [(f"{n:,}", f"{results['evaluation_us'][n]:.1f}", f"{results['new_tool_us'][n]:.1f}") for n in SIZES]
+    ours = results["beside_us"]["subluminal"]
+    beside = [(name, f"{us:.1f}", f"{us / ours:.0f}x") for name, us in results["beside_us"].items()]
+    return "\n\n".join(
+        (
+            figures.table(("rules", "p50 us", "new tool, p50 us"), by_size),
+            figures.table((f"allow/deny, {COMPARED_RULES} rules", "p50 us", "ratio"), beside),
+        )
+    )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -216,6 +230,7 @@ def main() -> int:
     options = parser.parse_args()
     results = measure()
     missed = misses(results)
+    figures.save("policy", tables(results))
     if options.json:
         print(json.dumps({**results, "missed": missed}))
     else:

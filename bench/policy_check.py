@@ -18,6 +18,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from figures import save, table
+
 BASE_MS = 1_700_000_000_000
 
 
@@ -114,6 +116,7 @@ def main() -> None:
         for name in ("calls", "new_blocks", "unknown_total", "still_allowed"):
             figures[f"judged_{name}"] = answers[0][name]
     print(json.dumps(figures, indent=2))
+    save("policy_check", table(("what", "figure"), figures.items()))
 
 
 if __name__ == "__main__":

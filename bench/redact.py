@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterator
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "tests"))
 
+import figures
+
 from harness.secret_corpus import encodings, filler, random_secret
 from subluminal.core.preview import preview
 from subluminal.core.redact import INJECTED, Redactor
@@ -113,10 +115,12 @@ def main() -> int:
     parser.add_argument("--leaks", type=int, default=0, metavar="N", help="try N random secrets in every encoding")
     parser.add_argument("--show", action="store_true", help="print what was masked in the corpus")
     options = parser.parse_args()
-    report: dict[str, object] = {"times": times(), "false positives": false_positives(options.corpus, options.show)}
+    costs = times()
+    report: dict[str, object] = {"times": costs, "false positives": false_positives(options.corpus, options.show)}
     if options.leaks:
         report["leaks"] = leaks(options.leaks)
     print(json.dumps(report, indent=2))
+    figures.save("redact", figures.table(("what", "figure"), costs.items()))
     return 0
 
 
