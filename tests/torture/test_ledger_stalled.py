@@ -1,0 +1,88 @@
+"""A ledger daemon that stands still costs the agent nothing: calls go on at the same pace and no decision is lost.
+
+The short profile stops it for two seconds. `SUB_TORTURE=full` stops it for ten.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.driver import Agent
+from harness.fake_server import fake_server
+from harness.ledger import ledgerd, spool_of, wait_for
+from harness.shim import Shim
+from harness.sink import Spool
+from subluminal.ledger.verify import verify_run
+
+SECONDS = 10.0 if os.environ.get("SUB_TORTURE") == "full" else 2.0
+IN_FLIGHT = 8
+# What other processes on the machine may add to a slow call.
+NOISE_MS = 25.0
+
+
+def latencies(agent: Agent, seconds: float) -> list[float]:
+    """Rounds of several calls at once, in milliseconds per round."""
+    taken = []
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        began = time.perf_counter()
+        ids = [agent.start_call("echo", {"text": "x" * 2000, "n": len(taken)}) for _ in range(IN_FLIGHT)]
+        assert all("result" in reply for reply in agent.replies(ids))
+        taken.append((time.perf_counter() - began) * 1000)
+    return taken
+
+
+def p99(taken: list[float]) -> float:
+    return sorted(taken)[int(len(taken) * 0.99)]
+
+
+@pytest.mark.contract("LED-002")
+@pytest.mark.timeout(240)
+def test_calls_keep_their_pace_and_every_decision_arrives_though_the_daemon_stood_still(tmp_path: Path) -> None:
+    home = tmp_path / "sub"
+    spool = spool_of(home)
+    shim = Shim(tmp_path, "box", fake_server(tools={"echo": {}}), events=Spool(spool))
+    with ledgerd(home) as daemon, shim.start() as agent:
+        agent.initialize()
+        latencies(agent, SECONDS / 4)  # until everything is loaded
+        before = latencies(agent, SECONDS)
+        daemon.send_signal(signal.SIGSTOP)
+        try:
+            stalled = latencies(agent, SECONDS)
+            written = (next(spool.glob("*.jsonl"))).stat().st_size
+        finally:
+            daemon.send_signal(signal.SIGCONT)
+        agent.finish()
+        print(f"p99 of {IN_FLIGHT} calls: {p99(before):.1f} ms, with a stopped daemon {p99(stalled):.1f} ms")
+        assert p99(stalled) <= 2 * p99(before) + NOISE_MS
+        assert written > len(stalled) * IN_FLIGHT * 1000
+        wait_for(lambda: not list(spool.glob("*.jsonl")), 120, "the journal was taken in")
+    database = sqlite3.connect(home / "ledger.db")
+    (run_id, total, allowed, status) = database.execute(
+        "SELECT run_id, calls_total, calls_allowed, status FROM runs"
+    ).fetchone()
+    assert total == allowed >= (len(before) + len(stalled)) * IN_FLIGHT
+    assert status == "SUCCEEDED"
+    assert database.execute("SELECT count(*) FROM tool_calls WHERE decision IS NULL OR status IS NULL").fetchone() == (
+        0,
+    )
+    assert verify_run(str(home / "ledger.db"), run_id).ok
+    # A journal is a file: it takes what it is given, so nothing had to be shed.
+    previews = database.execute("SELECT count(*) FROM previews WHERE args_preview IS NOT NULL").fetchone()
+    assert previews == (total,)
+    health = [json.loads(line) for line in _health(database)]
+    assert all(event["health"]["previews_shed"] == 0 for event in health)
+
+
+def _health(database: sqlite3.Connection) -> list[bytes]:
+    from subluminal.ledger.encoding import unpack_lines
+
+    lines = [line for (stored,) in database.execute("SELECT lines FROM segments") for line in unpack_lines(stored)]
+    return [line for line in lines if line.startswith(b'{"type":"shim_health"')]
