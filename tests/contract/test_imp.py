@@ -82,7 +82,8 @@ def test_from_import_to_the_first_recorded_call_and_back(home: ClientHome, clien
     finally:
         tail.send_signal(signal.SIGKILL)
         tail.communicate()
-    assert (first["state"], first["tool_name"]) == ("started", "echo")
+    # A tail that looks after the call has ended tells it once, with its latest state.
+    assert first["state"] in ("started", "ended") and first["tool_name"] == "echo"
     assert first["server_name"] in SERVERS, "servers keep the names they have in the client's file"
     recorded = [json.loads(line) for line in sub("query", "--json").stdout.splitlines()]
     assert {call["server_name"] for call in recorded} == set(SERVERS)

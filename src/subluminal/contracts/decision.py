@@ -157,18 +157,15 @@ def refusal_message(decision: Decision) -> str:
 
     One or two plain sentences, then the hint, at most 1,000 characters.
     """
-    parts = [decision.summary]
+    text = decision.summary.strip()
     hint = decision.hint
+    further = [decision.retry_advice]
     if hint is not None:
-        if hint.hint_text and hint.hint_text not in decision.summary:
-            parts.append(hint.hint_text)
-        if hint.suggested_args:
-            parts.append("Suggested arguments: " + _brief(hint.suggested_args) + ".")
-        if hint.retry_advice:
-            parts.append(hint.retry_advice)
-    elif decision.retry_advice:
-        parts.append(decision.retry_advice)
-    text = " ".join(part.strip() for part in parts if part)
+        suggested = f"Suggested arguments: {_brief(hint.suggested_args)}." if hint.suggested_args else None
+        further = [hint.hint_text, suggested, hint.retry_advice]
+    for part in further:
+        if part and part.strip() not in text:
+            text += " " + part.strip()
     return text if len(text) <= MAX_MESSAGE_CHARS else text[: MAX_MESSAGE_CHARS - 1] + "…"
 
 

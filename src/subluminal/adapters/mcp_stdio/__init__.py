@@ -1,5 +1,7 @@
 """The MCP stdio adapter: `sub shim`.
 
-`wire` turns bytes into messages and back (no I/O), `session` knows who asked what (no I/O),
-`supervise` owns the upstream process, `shim` is the poll loop and the only module that touches descriptors.
+Without I/O: `wire` reads lines (`exact` where a quick look is not proof, `scan` where a line is too large to hold),
+`session` knows who asked what. With I/O: `shim` starts the server (`prepare`, `supervise`) and then loads the rest;
+`relay` is the poll loop on top of `pipes` (descriptors) and `ending` (how a session ends); `parties` brings in sink,
+identity, policy and gate.
 """

@@ -90,7 +90,7 @@ class Session:
         self._early_tasks: OrderedDict[str, str] = OrderedDict()
         self._now_ns = 0
 
-    # -- client to server -------------------------------------------------------------------------------------
+    # -- client to server -----------------------------------------------------------------------------------------
 
     def client_line(self, line: bytes, wall_ms: int, now_ns: int) -> None:
         """One line, newline excluded. Whatever is not refused goes on byte for byte."""
@@ -268,7 +268,7 @@ class Session:
             body = f'"error":{{"code":{code},"message":{quote(message)},"data":{to_json(data)}}}'
         return b'{"jsonrpc":"2.0","id":' + reading.id_raw + b"," + body.encode("utf-8", "replace") + b"}\n"
 
-    # -- server to client -------------------------------------------------------------------------------------
+    # -- server to client -----------------------------------------------------------------------------------------
 
     def server_line(self, line: bytes, wall_ms: int, now_ns: int) -> None:
         self._now_ns = now_ns
@@ -383,7 +383,7 @@ class Session:
         under_way = sum(entry.record is not None for entries in self.pending.values() for entry in entries)
         return under_way + len(self._tasks) + len(self._waiting)
 
-    # -- several replies, one call ----------------------------------------------------------------------------
+    # -- several replies, one call --------------------------------------------------------------------------------
 
     def _asks_for_input(self, entry: Open, value: dict[str, Any]) -> bool:
         if value.get("resultType") != "input_required" or not entry.call_key:
@@ -470,7 +470,7 @@ class Session:
             if risks and len(self.risk_classes) < 4096:
                 self.risk_classes[tool["name"]] = frozenset(risks)
 
-    # -- the end ----------------------------------------------------------------------------------------------
+    # -- the end --------------------------------------------------------------------------------------------------
 
     def expire(self, now_ns: int) -> None:
         """Record a call as timed out once its configured time is over. A late reply still passes."""
@@ -514,7 +514,7 @@ class Session:
                     )
         return replies
 
-    # -- small things -----------------------------------------------------------------------------------------
+    # -- small things ---------------------------------------------------------------------------------------------
 
     def _add(self, entry: Open) -> None:
         self.pending.setdefault(wire.id_key(entry.id_raw), []).append(entry)

@@ -46,7 +46,7 @@ def _run(options: Options) -> int:
     for warning in prepared.config.warnings:
         _say(warning)
     if prepared.errors:
-        from subluminal.adapters.mcp_stdio.relay import record_failed_start
+        from subluminal.adapters.mcp_stdio.parties import record_failed_start
 
         record_failed_start(options, prepared)
         raise prepared.errors[0]

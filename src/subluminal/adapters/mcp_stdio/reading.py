@@ -1,0 +1,128 @@
+"""What a line of JSON-RPC was read as: the types that reading gives, and the raw members they are made of."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Raw, Struct
+
+from subluminal.contracts.canonical import canonical_bytes
+from subluminal.contracts.errors import CanonicalError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# What a line from the client is.
+PASS = "pass"  # forwarded as it is: a notification, something we need not know
+REQUEST = "request"  # a request that is not a tool call: its id is remembered until the answer
+CALL = "call"  # tools/call, with or without id
+CANCEL = "cancel"  # notifications/cancelled
+BATCH = "batch"
+AMBIGUOUS = "ambiguous"
+RESPONSE = "response"
+
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+ABSENT = Raw(b"")
+_ERA_2026 = b'"io.modelcontextprotocol/protocolVersion"'
+_CONTEXT_KEYS = ("claudecode/toolUseId", "callId", "itemId", "threadId", "traceparent")
+_MAX_CONTEXT_CHARS = 256
+
+
+class _Message(Struct, gc=False):
+    jsonrpc: Raw = ABSENT
+    id: Raw = ABSENT
+    method: Raw = ABSENT
+    params: Raw = ABSENT
+
+
+class _Params(Struct, gc=False):
+    name: Raw = ABSENT
+    arguments: Raw = ABSENT
+    meta: Raw = msgspec.field(default=ABSENT, name="_meta")
+    task: Raw = ABSENT
+    request_state: Raw = msgspec.field(default=ABSENT, name="requestState")
+    input_responses: Raw = msgspec.field(default=ABSENT, name="inputResponses")
+
+
+raw_message = msgspec.json.Decoder(_Message).decode
+raw_params = msgspec.json.Decoder(_Params).decode
+raw_elements = msgspec.json.Decoder(list[Raw]).decode
+string = msgspec.json.Decoder(str).decode
+_any = msgspec.json.Decoder().decode
+
+
+class Reading(Struct, eq=False, gc=False):
+    """One line, read. Raw members are the exact bytes of the line; None where absent."""
+
+    kind: str
+    raw: bytes = b""
+    id_raw: bytes | None = None
+    tool_name: str = ""
+    arguments: bytes | None = b"{}"
+    meta: bytes | None = None
+    request_state: bytes | None = None
+    input_responses: bytes | None = None
+    ambiguous: str | None = None
+    elements: list[Reading] = []
+
+    @property
+    def era_2026(self) -> bool:
+        """A request of revision 2026-07-28 says so itself; the era is never a property of the process."""
+        return self.meta is not None and _ERA_2026 in self.meta
+
+
+class Reply(Struct, eq=False, gc=False):
+    """A line from the server that answers a request."""
+
+    id_raw: bytes
+    result: bytes | None
+    error: bytes | None
+
+
+def id_key(id_raw: bytes) -> bytes:
+    """An id as a dictionary key: by JSON type and value, not by spelling. Ids are echoed raw, never rewritten."""
+    if id_raw.isdigit():
+        return id_raw
+    if b"\\" not in id_raw and id_raw.isascii() and id_raw[:1] == b'"':
+        return id_raw
+    try:
+        return canonical_bytes(id_raw)
+    except CanonicalError:
+        return id_raw
+
+
+def ambiguous(text: bytes, reason: str) -> Reading:
+    """Best effort for the record and the answer: the last name and id that stand in the text."""
+    reading = Reading(AMBIGUOUS, text)
+    reading.ambiguous = reason
+    reading.arguments = None
+    try:
+        message = raw_message(text)
+        reading.id_raw = bytes(message.id) or None
+        members = raw_params(bytes(message.params))
+        reading.tool_name = string(bytes(members.name))
+    except UNREADABLE:
+        pass
+    return reading
+
+
+def read_value(raw: bytes) -> Any:
+    """A small JSON value as Python; None when it cannot be read."""
+    try:
+        return _any(raw)
+    except UNREADABLE:
+        return None
+
+
+def call_context(meta: bytes | None) -> dict[str, Any] | None:
+    """The client's own ids for this call (§7.1), so that its narrative can be matched with the record."""
+    if meta is None or not any(key.encode() in meta for key in _CONTEXT_KEYS):
+        return None
+    value = read_value(meta)
+    if not isinstance(value, dict):
+        return None
+    return {
+        key: value[key]
+        for key in _CONTEXT_KEYS
+        if isinstance(value.get(key), str) and len(value[key]) <= _MAX_CONTEXT_CHARS
+    } or None
