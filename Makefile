@@ -2,21 +2,29 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+USABLE := $(VENV)/.usable
 STAMP := $(VENV)/.installed
+PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 
 .PHONY: setup demo test test-clients fuzz check bench bench-peers clean
 
 setup: $(STAMP)
 
-$(STAMP): requirements/dev.txt pyproject.toml
+# What `sub` itself needs: enough for `make demo`.
+$(USABLE): requirements/run.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python >= 3.11 is needed; this is $$($(PYTHON) -V). Set PYTHON=..." >&2; exit 2; }
 	@echo "setting up $(VENV) ..."
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements/dev.txt
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(PIP) -r requirements/run.txt
+	@$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: setup
+$(STAMP): $(USABLE) requirements/dev.txt
+	@echo "installing what the tests need ..."
+	@$(PIP) -r requirements/dev.txt
+	@touch $@
+
+demo: $(USABLE)
 	@$(BIN)/python demo/demo.py
 
 test: setup
@@ -29,7 +37,7 @@ test-clients: setup
 # Coverage-guided, on the reading of hostile lines; then new examples for every property test of the adapter.
 FUZZ_SECONDS ?= 60
 fuzz: setup
-	@if $(BIN)/python -m pip install -q --disable-pip-version-check atheris==3.0.0; then \
+	@if $(PIP) atheris==3.0.0; then \
 		$(BIN)/python tests/fuzz/fuzz_wire.py .venv/fuzz -max_total_time=$(FUZZ_SECONDS) -max_len=2000; \
 	else echo "atheris cannot be installed here; only the property tests run"; fi
 	@HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest tests/unit/adapters/mcp_stdio tests/unit/core/test_emit.py --no-header
@@ -42,7 +50,7 @@ check: setup
 
 # Ratios in one run: the machine is noisy, absolute figures are not comparable. Needs a C compiler.
 bench: setup
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements/bench.txt
+	@$(PIP) -r requirements/bench.txt
 	@for script in bench/shim.py bench/profile_call.py bench/policy.py bench/canonical.py bench/redact.py "bench/ledger.py ingest" bench/agents.py bench/in_process.py; do \
 		echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
