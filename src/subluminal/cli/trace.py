@@ -104,7 +104,8 @@ def _ingest_source(source: str, counts: dict[str, int], bad_lines: list[dict[str
             with open(source, "rb") as file:
                 _ingest_lines(source, _lines(file), counts, bad_lines, quiet)
         except OSError as error:
-            raise UsageError(f"{source} cannot be read: {error.strerror}.") from None
+            hint = "Name a JSONL file or a bundle, or - for standard input."
+            raise UsageError(f"{source} cannot be read: {error.strerror}.", hint=hint) from None
 
 
 def _lines(file: IO[bytes]) -> Iterator[bytes]:
@@ -128,7 +129,7 @@ def _ingest_lines(
         if len(bad_lines) < _NAMED_LINES:
             bad_lines.append({"source": source, "line": outcome.line_no, "error": outcome.error})
             if not quiet:
-                note(f"{source}:{outcome.line_no}: {printable(outcome.error)}")
+                note(printable(f"{source}:{outcome.line_no}: {outcome.error}"))
 
 
 def _ingest_policies(policies: Iterable[tuple[str, bytes]]) -> None:

@@ -34,6 +34,7 @@ from subluminal.ledger.live import Follower, follow_request
 from subluminal.ledger.log import Log
 from subluminal.ledger.peer import is_owner
 from subluminal.ledger.policies import is_snapshot
+from subluminal.ledger.projection import is_moment
 from subluminal.ledger.prune import prune
 from subluminal.ledger.reading import BadEvent
 from subluminal.ledger.store import Store
@@ -51,6 +52,8 @@ HOUSEKEEPING_S = 3600.0
 MAX_CONNECTIONS = 512
 # A writer that is locked out gives up soon, so that sockets are served meanwhile; the batch is tried again.
 BUSY_TIMEOUT_MS = 250
+# All that decoding a hostile line can raise; nothing that comes over the socket may end the daemon.
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class _Reference(msgspec.Struct):
@@ -161,6 +164,9 @@ class Daemon:
             self._forget_missing()
             while not self._stopping:
                 self._turn()
+        except Exception as error:
+            self.log(f"ledgerd {os.getpid()} failed: {type(error).__name__}: {error}")
+            raise
         finally:
             self._shut_down()
 
@@ -312,7 +318,7 @@ class Daemon:
     def _take(self, connection: Connection, line: bytes) -> None:
         try:
             control = _decode_line(line).control
-        except msgspec.MsgspecError:
+        except UNREADABLE:
             control = None
         if control is None:
             connection.queue(line)
@@ -335,7 +341,11 @@ class Daemon:
         """Writes that commands ask for: the daemon is the one writer, so it does them."""
         try:
             if control == "prune":
-                connection.send({"pruned": prune(self.store, msgspec.json.decode(line, type=_Prune).before)})
+                before = msgspec.json.decode(line, type=_Prune).before
+                if is_moment(before):
+                    connection.send({"pruned": prune(self.store, before)})
+                else:
+                    connection.send({"error": "before is no date"})
                 return
             policy = msgspec.json.decode(line, type=_Policy)
             if is_snapshot(policy.snapshot.encode(), policy.policy_hash):
@@ -343,13 +353,13 @@ class Daemon:
                 connection.send({"policy": policy.policy_hash})
             else:
                 connection.send({"error": "the snapshot does not have this policy_hash"})
-        except (msgspec.MsgspecError, sqlite3.Error, OSError) as error:
+        except (*UNREADABLE, sqlite3.Error, OSError) as error:
             connection.send({"error": str(error)})
 
     def _follow(self, connection: Connection, line: bytes) -> None:
         try:
             request = follow_request(msgspec.json.decode(line))
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             connection.send({"error": str(error)})
             return
         connection.follower = Follower(request, newest_arrival(self.store.connection))
@@ -403,7 +413,7 @@ class Daemon:
 def _reference(line: bytes) -> dict[str, Any]:
     try:
         source = _decode_line(line).source
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         source = None
     if source is None:
         return {}

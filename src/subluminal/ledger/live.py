@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import fnmatch
 import sqlite3
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -26,7 +26,7 @@ class FollowRequest(msgspec.Struct):
     decision: list[str] = []
     status: list[str] = []
     type: list[str] = []
-    after: int | None = None
+    after: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)] | None = None
 
 
 def follow_request(control: dict[str, Any]) -> FollowRequest:
@@ -39,7 +39,7 @@ class Follower:
     def __init__(self, request: FollowRequest, newest: int) -> None:
         self._request = request
         self._all = not any((request.run, request.server, request.tool, request.decision, request.status, request.type))
-        self.after = newest if request.after is None else max(0, request.after)
+        self.after = newest if request.after is None else request.after
 
     def next_lines(self, connection: sqlite3.Connection) -> tuple[list[bytes], bool]:
         """Lines that have arrived and match, and whether there may be more."""
@@ -52,15 +52,21 @@ class Follower:
     def _wanted(self, line: bytes) -> bool:
         request = self._request
         event = msgspec.json.decode(line)
-        call = event.get("call") or {}
+        call, decision = _members(event, "call"), _members(event, "decision")
         return (
             _matches(request.type, event.get("type"))
             and _matches(request.run, event.get("run_id"))
             and _matches(request.server, call.get("server_name"))
             and _matches(request.tool, call.get("tool_name"))
-            and _matches(request.decision, (event.get("decision") or {}).get("action"))
+            and _matches(request.decision, decision.get("action"))
             and _matches(request.status, event.get("status"))
         )
+
+
+def _members(event: dict[str, Any], name: str) -> dict[str, Any]:
+    """An event type of a newer interface pack may use the name for anything."""
+    value = event.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def _matches(patterns: list[str], value: Any) -> bool:

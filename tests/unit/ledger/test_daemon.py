@@ -169,6 +169,42 @@ def test_a_follower_gets_what_matches_in_order_and_nothing_else(home: Path, runn
         assert "error" in follower.answer()
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"control":"follow","after":99999999999999999999999999}',
+        b'{"control":"follow","after":-1}',
+        b'{"control":"follow","after":1e400}',
+        b'{"control":"follow","run":[5]}',
+        b'{"control":"follow","x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'{"control":"follow","run":"\xff"}',
+        b'{"control":"prune","before":"zzz"}',
+        b'{"control":"prune"}',
+        b'{"control":"policy","policy_hash":7}',
+        b"[" * 100_000,
+        b"\0\xff{",
+    ],
+)
+def test_no_line_over_the_socket_ends_the_daemon(home: Path, running: object, line: bytes) -> None:
+    with Peer(home) as peer, Peer(home) as other:
+        peer.send(line)
+        answer = peer.answer()
+        assert answer is not None and ("error" in answer or "error" in answer["nack"])
+        other.send({"control": "status"})
+        assert "status" in other.answer()
+
+
+def test_a_newer_event_of_any_shape_passes_a_follower_s_filter_without_harm(home: Path, running: object) -> None:
+    with Peer(home) as follower, Peer(home) as producer:
+        follower.send({"control": "follow", "tool": ["git_*"], "decision": ["BLOCK"]})
+        follower.answer()
+        newer = json.loads(EventMaker("run-1", "shim-1").run_start())
+        producer.send({**newer, "type": "of_the_future", "call": "text", "decision": [1]})
+        assert "ack" in producer.answer()
+        follower.send({"control": "status"})
+        assert "status" in follower.answer()
+
+
 def test_a_follower_that_does_not_read_costs_no_memory_and_misses_nothing(
     home: Path, running: subprocess.Popen[bytes]
 ) -> None:
