@@ -69,7 +69,10 @@ def ingest(events: int, producers: int, tails: int) -> dict[str, Any]:
         time.sleep(0.01)
     watchers = [
         subprocess.Popen(
-            [sys.executable, "-m", "subluminal", "tail", "--json"], env=sub_environment(home), stdout=subprocess.DEVNULL
+            [sys.executable, "-m", "subluminal", "tail", "--json"],
+            env=sub_environment(home),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         for _ in range(tails)
     ]

@@ -12,7 +12,7 @@ from subluminal.cli.call_state import ENDED, STARTED, CallState, apply, from_eve
 from subluminal.cli.moments import between_ms
 from subluminal.cli.options import Command, Option, Values
 from subluminal.cli.output import note
-from subluminal.cli.tail_feed import POLL_S, Feed, Gone, Presence
+from subluminal.cli.tail_feed import Feed, Gone, Presence, give_way, pause_s
 from subluminal.cli.tail_filter import Wanted
 from subluminal.cli.tail_view import JsonView, RawView, TerminalView, TextView, View
 from subluminal.contracts.errors import LedgerError, UsageError
@@ -155,9 +155,12 @@ class Tail:
         began, next_tick = False, 0.0
         try:
             while True:
+                looked_at = time.monotonic()
                 presence.keep()
                 if not began:
                     began = self._try_to_begin()
+                    if began:
+                        give_way()
                 if began:
                     for line in self._feed.lines():
                         self._take(line)
@@ -165,7 +168,7 @@ class Tail:
                         next_tick = time.monotonic() + TICK_MS / 1000
                         self._tick()
                     self._view.flush()
-                presence.wait(0.0 if self._feed.has_more else POLL_S)
+                presence.wait(pause_s(time.monotonic() - looked_at, self._feed.has_more))
         finally:
             presence.close()
             self._feed.close()

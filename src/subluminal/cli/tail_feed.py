@@ -30,6 +30,24 @@ _START_EVERY_S = 2.0
 _START_WITHIN_S = 6.0
 _BATCH = 500
 PATIENCE_S = 3.0
+_MAX_PAUSE_S = 0.25
+_NICE = 10
+
+
+def give_way() -> None:
+    """Whoever watches must not slow down what is watched: the daemon and the agents come first.
+
+    Only once there is a ledger: a daemon that we start inherits this.
+    """
+    try:
+        os.nice(_NICE)
+    except OSError:
+        pass
+
+
+def pause_s(took_s: float, has_more: bool) -> float:
+    """Until the next look. One that took long tells of a busy machine, perhaps with many like us: rest as long."""
+    return min(max(took_s, 0.0 if has_more else POLL_S), _MAX_PAUSE_S)
 
 
 class Gone(Exception):
