@@ -33,7 +33,11 @@ def run(args: list[str]) -> int:
 
 
 def open_streams() -> None:
-    """Whoever started us may have closed 0, 1 or 2: no file we open may take that number and be written to."""
+    """Whoever started us may have closed 0, 1 or 2: no file we open may take that number and be written to.
+
+    A terminal or pipe that is not UTF-8 gets an escape for a character it cannot have.
+    """
+    import io
     import os
 
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
@@ -41,6 +45,9 @@ def open_streams() -> None:
             stream = open(os.devnull, "w" if descriptor else "r")
             os.set_inheritable(stream.fileno(), True)
             setattr(sys, name, stream)
+    for output in (sys.stdout, sys.stderr):
+        if isinstance(output, io.TextIOWrapper) and output.encoding.lower() != "utf-8":
+            output.reconfigure(errors="backslashreplace")
 
 
 def guarded(work: Callable[[], int]) -> int:

@@ -65,3 +65,17 @@ def test_a_damaged_ledger_is_a_sentence_from_every_command(home: Path, tmp_path:
         assert result.returncode in (0, 1, 2)
         told += [words[0]] if "The ledger cannot be read: no such table" in result.stderr else []
     assert "verify" in told
+
+
+@pytest.mark.parametrize("command", ["tail --no-follow", "verify --all", "show last --no-sync", "doctor"])
+def test_a_terminal_that_is_not_utf_8_gets_escapes_and_no_traceback(home: Path, command: str) -> None:
+    result = subprocess.run(
+        [*SUB, *command.split()],
+        env=sub_environment(home, PYTHONUTF8="0", PYTHONIOENCODING="ascii", PYTHONCOERCECLOCALE="0", LC_ALL="C"),
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert b"Traceback" not in result.stderr
+    assert result.returncode in (0, 1)
+    assert result.stdout.isascii() and result.stdout.strip()
