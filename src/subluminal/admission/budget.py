@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 INTEGER_OPS = "integer_ops"
 CALL_DEPTH = "call_depth"
 ARG_COUNT = "arg_count"
-AXES = (INTEGER_OPS, CALL_DEPTH, ARG_COUNT)
 
 
 @dataclass(frozen=True, slots=True)

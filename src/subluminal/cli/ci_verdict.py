@@ -6,7 +6,6 @@ from subluminal.cli.output import printable
 from subluminal.contracts.vocabulary import ALLOW, SEVERITIES, THROTTLE
 from subluminal.ledger.run_facts import RunFacts
 
-FAIL_ON = ("critical", "warn", "any")
 # Refused calls told one by one; the bundle has all of them.
 SHOWN = 10
 

@@ -214,9 +214,11 @@ def _after_import(reports: list[FileReport], client: str | None, dry_run: bool, 
     elif any(report.status == "changed" for report in reports):
         note(f"Undo at any time:  sub restore {client or '--all'}")
         note("Restart the client, then watch its tool calls:  sub tail")
+    elif any(report.error for report in reports):
+        return  # what was refused has been told, and nobody knows what it holds
     elif not any(report.count("already", "updated") for report in reports):
         note("No stdio servers are configured here yet. Add one with the client, then import again.")
-    elif not any(report.error for report in reports):
+    else:
         note("Nothing to do: every stdio server goes through Subluminal already.")
 
 

@@ -223,6 +223,9 @@ def print_table(
     sys.stdout.write("\n".join(out) + "\n")
 
 
+# What a narrow terminal goes without first.
+_GROUP_DROP = ("AVG", "MAX", "THROTTLED", "P50", "ALLOWED", "P95", "ERRORS")
+
 # -- groups ---------------------------------------------------------------------------------------------------------
 
 
@@ -242,7 +245,9 @@ def _print_groups(ledger: Ledger, filters: Filters, values: Values, limit: int) 
     elif rows:
         names = list(rows[0])
         cells = [[_group_cell(name, row[name]) for name in names] for row in rows]
-        print_table(cells, [_group_title(name) for name in names], numbers=tuple(range(len(by), len(names))))
+        header = [_group_title(name) for name in names]
+        drop = tuple(header.index(title) for title in _GROUP_DROP if title in header)
+        print_table(cells, header, numbers=tuple(range(len(by), len(names))), drop=drop)
     else:
         note("No call matches.")
 

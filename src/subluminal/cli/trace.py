@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from subluminal.cli.columns import PIPE_CELLS, cut
 from subluminal.cli.output import note, paint, print_json, printable
 from subluminal.contracts.errors import LedgerError, UsageError
 from subluminal.host import paths
@@ -202,7 +203,7 @@ def _facts(report: Report) -> dict[str, Any]:
 
 
 def _print_report(report: Report) -> None:
-    name = printable(report.run_id) or "bundle"
+    name = cut(printable(report.run_id), PIPE_CELLS) or "bundle"
     if report.ok:
         doubt = ", not in ledger.heads yet" if report.witnessed == 0 else ""
         print(f"{paint('ok', 'green')}   {name}: {report.events} events, chain head {report.head[:16]}…{doubt}")

@@ -11,6 +11,7 @@ import pytest
 
 from harness.command_line import SUB, run_sub, stored
 from harness.ledger import EventMaker, sub_environment
+from harness.terminal import TerminalProgram
 
 COMMANDS = ["version", "runs", "show last --no-sync", "query --no-sync", "policy init --dry-run", "completion bash"]
 
@@ -79,3 +80,18 @@ def test_a_terminal_that_is_not_utf_8_gets_escapes_and_no_traceback(home: Path, 
     assert b"Traceback" not in result.stderr
     assert result.returncode in (0, 1)
     assert result.stdout.isascii() and result.stdout.strip()
+
+
+@pytest.mark.parametrize("command", ["runs", "query", "query --group-by server,tool,decision"])
+def test_no_table_is_wider_than_a_narrow_terminal(home: Path, command: str) -> None:
+    stored(home, EventMaker("run-01a1e131661d5ca17cc7635d3838", "b").whole_run(1))
+    environment = sub_environment(home, PYTHONUTF8="1")
+    with TerminalProgram([*SUB, *command.split(), "--no-sync"], env=environment, columns=60) as program:
+        program.wait_for("run-1 " if command == "runs" else "ALLOW")
+        assert program.process.wait(20) == 0
+        program.pump(0.1)
+    header, *rows = [row for row in program.screen.rows if row]
+    assert len(header) <= 60
+    assert not any(row.startswith(" ") for row in rows)  # nothing was carried over to a second line
+    if command == "runs":
+        assert any(row.startswith("run-01a1e131661d5ca17cc7635d3838") for row in rows)
