@@ -15,8 +15,9 @@ from subluminal.clients.document import decode
 from subluminal.clients.importing import Choice, describe, load, refusal
 from subluminal.clients.literals import masked_diff
 from subluminal.clients.report import FileReport
-from subluminal.clients.spans import Edit, apply
+from subluminal.clients.spans import Edit, apply, walk
 from subluminal.contracts.errors import ClientConfigError
+from subluminal.host.bindings import PLACEHOLDER
 
 
 def files_to_restore(client: Client, place: Place) -> list[ConfigFile]:
@@ -65,6 +66,7 @@ def _restore(
     report.status = "restored"
     report.exact = bool(used) and exact
     _name_the_restored(client, file, choice, snapshot.data, report)
+    report.warnings += _placeholders(client, data)
     if dry_run:
         report.diff = _diff(client, file.path, snapshot.data, data)
         return report
@@ -139,6 +141,16 @@ def _name_the_restored(client: Client, file: ConfigFile, choice: Choice, old: by
             and (server.scope, server.project, server.name) not in named
         ):
             report.servers.append(server)
+
+
+def _placeholders(client: Client, data: bytes) -> list[str]:
+    """`sub secrets adopt` left them; without a shim before it a server would take one for its secret."""
+    return [
+        f"{name} is {node.value}, which only Subluminal can fill in; put the value there"
+        f" (sub secrets get {node.value.removeprefix(PLACEHOLDER)} --reveal)"
+        for name, node in walk(client.read(decode(data)).root)
+        if node.value.startswith(PLACEHOLDER)
+    ]
 
 
 def _diff(client: Client, path: str, old: bytes, new: bytes) -> str:

@@ -11,6 +11,7 @@ timeout, `audit = "before"`. Anything else in it is left out with a warning, and
 from __future__ import annotations
 
 import os
+from stat import S_ISREG
 
 from subluminal.contracts.errors import ConfigError
 from subluminal.contracts.vocabulary import MAX_INSPECT_BYTES, MAX_PREVIEW_BYTES
@@ -165,14 +166,22 @@ def _working_directory() -> str | None:
         return None
 
 
+_MAX_FILE_BYTES = 4 << 20
+
+
 def _read(path: str) -> dict[str, Any] | None:
     try:
-        with open(path, "rb") as file:
-            data = file.read()
+        # Without O_NONBLOCK a FIFO in a repository would hold up every tool.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ConfigError(f"{path} is not a regular file")
+            data = file.read(_MAX_FILE_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+    if len(data) > _MAX_FILE_BYTES:
+        raise ConfigError(f"{path} is larger than {_MAX_FILE_BYTES} bytes")
     import tomllib
 
     try:

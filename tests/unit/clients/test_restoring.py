@@ -188,3 +188,14 @@ def test_a_dry_run_shows_the_way_back_and_writes_nothing(home: ClientHome) -> No
     assert report.status == "restored" and '+      "command": "x"' in (report.diff or "")
     assert path.read_bytes() == imported
     assert backups.records()[0].restored_at is None
+
+
+def test_a_placeholder_that_no_shim_will_fill_in_is_pointed_out(home: ClientHome) -> None:
+    text = '{"mcpServers": {"a": {"command": "x", "env": {"TOKEN": "ghp_0123456789abcdefghij"}}}}'
+    path = home.write("claude", text.encode())
+    home.imported("claude")
+    change(path, "ghp_0123456789abcdefghij", "sub://token")
+    report = home.restored("claude")
+    assert report.warnings == [
+        "TOKEN is sub://token, which only Subluminal can fill in; put the value there (sub secrets get token --reveal)"
+    ]

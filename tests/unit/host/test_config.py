@@ -199,3 +199,22 @@ def test_a_config_that_others_can_change_is_warned_about(tmp_path: Path) -> None
     load(tmp_path, "")
     (tmp_path / "home" / "config.toml").chmod(0o666)
     assert any("chmod 600" in warning for warning in load(tmp_path).warnings)
+
+
+def test_a_fifo_or_a_huge_file_in_a_repository_never_holds_up_a_tool(tmp_path: Path) -> None:
+    load(tmp_path, project="")
+    place = tmp_path / "repo" / ".subluminal" / "config.toml"
+    place.unlink()
+    os.mkfifo(place)
+    assert load(tmp_path).server("any").audit == "after"
+    place.unlink()
+    with place.open("wb") as file:
+        file.truncate(1 << 40)
+    assert load(tmp_path).server("any").audit == "after"
+
+
+def test_a_fifo_in_the_place_of_one_s_own_settings_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    os.mkfifo(tmp_path / "home" / "config.toml", 0o600)
+    with pytest.raises(ConfigError, match="is not a regular file"):
+        load(tmp_path)
