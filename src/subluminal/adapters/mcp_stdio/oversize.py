@@ -14,6 +14,9 @@ from subluminal.adapters.mcp_stdio.scan import MessageScan
 from subluminal.contracts.digest import sha256
 from subluminal.host import paths
 
+# Scanning makes several copies of what it is given: the first piece of a message can be a mebibyte.
+SCAN_BYTES = 64 * 1024
+
 
 class Oversize:
     """One message in pieces. With `hold`, its bytes wait in a file; `fault` says why they could not."""
@@ -35,7 +38,11 @@ class Oversize:
     def feed(self, chunk: bytes) -> None:
         self.size += len(chunk)
         self._hash.update(chunk)
-        self.scan.feed(chunk)
+        if len(chunk) <= SCAN_BYTES:
+            self.scan.feed(chunk)
+        else:
+            for start in range(0, len(chunk), SCAN_BYTES):
+                self.scan.feed(chunk[start : start + SCAN_BYTES])
         if self._fd < 0:
             return
         if self.size > self._limit:
