@@ -7,8 +7,10 @@
 Between the working directory and the repository root (the nearest directory above that holds `.git`) every
 `.subluminal/policy.yaml` counts, outermost first: bundles stack and the strictest decision wins, so a nested one can
 tighten but never replace the one above it. Outside of a repository only the working directory's own counts: nothing
-says how far up the project goes, and `/tmp` or a shared parent is anybody's. A file that exists but cannot be read is listed, so that loading it fails
-loudly: "no policy" is only said of files that are not there. The shim imports this; keep it light.
+says how far up the project goes, and `/tmp` or a shared parent is anybody's.
+
+A file that exists but cannot be read is listed, so that loading it fails loudly: "no policy" is only said of files that
+are not there. The shim imports this; keep it light.
 """
 
 from __future__ import annotations
