@@ -36,7 +36,8 @@ class Shell:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
         self.process = subprocess.Popen(
-            ["bash", "--norc", "--noprofile", "-i"],
+            # Without line editing the terminal stays in one mode, and what is typed ahead stays for the next reader.
+            ["bash", "--norc", "--noprofile", "--noediting", "-i"],
             stdin=slave,
             stdout=slave,
             stderr=slave,

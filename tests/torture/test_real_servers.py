@@ -23,8 +23,8 @@ Calls = list[tuple[str, dict[str, Any]]]
 
 async def _session(command: list[str], env: dict[str, str], cwd: Path, calls: Calls) -> list[Any]:
     from mcp import ClientSession, StdioServerParameters
-    from mcp.shared.exceptions import MCPError
     from mcp.client.stdio import stdio_client
+    from mcp.shared.exceptions import MCPError
 
     parameters = StdioServerParameters(command=command[0], args=command[1:], env=env, cwd=cwd)
     async with stdio_client(parameters) as (read, write), ClientSession(read, write) as session:

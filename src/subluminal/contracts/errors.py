@@ -1,15 +1,15 @@
 """The one error tree. Each class carries the exit code of the command that meets it and what to do next.
 
-    SubluminalError                 2
-    ├── UsageError                  2   the command line was wrong
-    ├── ConfigError                 2   config.toml, an environment variable or a client's file
-    ├── CanonicalError              2   bytes that are not one unambiguous JSON value
-    ├── PolicyError                 1   a bundle with findings; the command did its job
-    ├── LedgerError                 2   the ledger cannot be read, written or reached
-    ├── VerificationError           1   the record was changed
-    ├── SecretError                 2   a secret is missing or a store cannot be used
-    ├── ClientConfigError           2   an agent client's configuration cannot be changed safely
-    └── AgentError                  2   an agent back end cannot be run
+SubluminalError                 2
+├── UsageError                  2   the command line was wrong
+├── ConfigError                 2   config.toml, an environment variable or a client's file
+├── CanonicalError              2   bytes that are not one unambiguous JSON value
+├── PolicyError                 1   a bundle with findings; the command did its job
+├── LedgerError                 2   the ledger cannot be read, written or reached
+├── VerificationError           1   the record was changed
+├── SecretError                 2   a secret is missing or a store cannot be used
+├── ClientConfigError           2   an agent client's configuration cannot be changed safely
+└── AgentError                  2   an agent back end cannot be run
 """
 
 from __future__ import annotations

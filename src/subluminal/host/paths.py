@@ -1,12 +1,12 @@
 """Where things live: `~/.subluminal`, or `SUB_HOME`. Directories are 0700, files 0600.
 
-    config.toml  policy.yaml  ledger.db  host_id
-    ledgerd.sock  ledgerd.pid  ledgerd.log
-    spool/       one journal per shim, ingested by ledgerd exactly once
-    run/         run state shared between the shims of a run; registered `sub run` processes
-    snapshots/   compiled policies, by the hash of their source
-    backups/     clients' files as they were before an import
-    secrets/     the file key store
+config.toml  policy.yaml  ledger.db  host_id
+ledgerd.sock  ledgerd.pid  ledgerd.log
+spool/       one journal per shim, ingested by ledgerd exactly once
+run/         run state shared between the shims of a run; registered `sub run` processes
+snapshots/   compiled policies, by the hash of their source
+backups/     clients' files as they were before an import
+secrets/     the file key store
 """
 
 from __future__ import annotations

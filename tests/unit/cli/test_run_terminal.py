@@ -92,11 +92,13 @@ def test_ctrl_z_stops_both_and_fg_resumes_them(shell: Shell) -> None:
     shell.wait_for("Stopped")
     shell.wait_for(PROMPT)
     shell.type("fg")
+    shell.wait_for("program.py")  # the shell names the job that it has resumed
     shell.type("again")
     shell.wait_for("got again")
     shell.press("^Z")
     shell.wait_for("Stopped")
     shell.type("fg")
+    shell.wait_for("program.py")
     shell.type("end")
     assert exit_code(shell) == 4
 

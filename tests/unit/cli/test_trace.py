@@ -87,7 +87,9 @@ def test_a_run_exported_here_verifies_and_ingests_elsewhere(
 
     assert json.loads(elsewhere("ingest", bundle, "--json").stdout)["stored"] == 8
     assert json.loads(elsewhere("ingest", bundle + ".tar.gz", "--json").stdout) == {
-        "stored": 0, "known": 8, "bad": 0,
+        "stored": 0,
+        "known": 8,
+        "bad": 0,
         "bad_lines": [],
     }
     assert elsewhere("verify", "run-3").returncode == 0
