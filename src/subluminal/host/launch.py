@@ -189,7 +189,15 @@ class _Child:
         """The child has stopped: let the shell see it, and go on together. Without a shell, nobody would wake us."""
         if self.terminal.is_ours():
             os.kill(os.getpid(), signal.SIGSTOP)
-            self._kill(signal.SIGCONT)
+            # A shell's `fg` resumes the whole group. A second SIGCONT could come after, and undo, the next Ctrl-Z.
+            if not self._was_resumed():
+                self._kill(signal.SIGCONT)
+
+    def _was_resumed(self) -> bool:
+        try:
+            return os.waitid(os.P_PID, self.pid, os.WCONTINUED | os.WNOHANG) is not None
+        except (AttributeError, ChildProcessError):  # no waitid here, or nothing to wait for
+            return False
 
     def _pass_on(self, received: signal.struct_siginfo | None) -> None:
         if received is None or received.si_signo not in _FORWARDED:
