@@ -20,6 +20,7 @@ from subluminal.ledger.chain import GENESIS, Head, heads_path, link, read_heads
 from subluminal.ledger.encoding import unpack_lines, unpack_text
 from subluminal.ledger.lines import N_BITS
 from subluminal.ledger.migrations import open_reader
+from subluminal.ledger.policies import is_snapshot
 from subluminal.ledger.projection import CALL_COLUMNS, RUN_COLUMNS
 from subluminal.ledger.reading import BadEvent
 from subluminal.ledger.store import Store
@@ -198,6 +199,16 @@ class Rebuilt:
             fault = self._compare(connection, run_id, query, name)
             if fault is not None:
                 return [fault]
+        return self._policies(connection)
+
+    def _policies(self, connection: sqlite3.Connection) -> list[Fault]:
+        """The text of a policy that the run's events name must have the hash they name."""
+        for (policy_hash,) in self._store.connection.execute("SELECT DISTINCT rules_hash FROM policy_versions"):
+            for (text,) in connection.execute(
+                "SELECT rules_json FROM policy_versions WHERE rules_hash = ? AND rules_json IS NOT NULL", (policy_hash,)
+            ):
+                if not is_snapshot(str(text).encode(), policy_hash):
+                    return [Fault(f"the text of policy {policy_hash[:16]}… is not the one that was in force")]
         return []
 
     def _compare(self, connection: sqlite3.Connection, run_id: str, query: str, name: str) -> Fault | None:

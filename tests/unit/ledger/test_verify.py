@@ -258,3 +258,9 @@ def test_a_run_without_a_witness_is_sound_but_said_to_have_none(path: str, kind:
     elif kind == "garbage":
         witness.write_bytes(bytes(range(256)) * 4)
     assert [(report.ok, report.witnessed) for report in verify_all(path)] == [(True, 0), (True, 0)]
+
+
+def test_a_policy_text_that_has_not_the_hash_of_the_events_is_a_fault(path: str) -> None:
+    change(path, "UPDATE policy_versions SET rules_json = '{}'")
+    report = verify_run(path, "run-1")
+    assert [fault.what for fault in report.faults if "is not the one that was in force" in fault.what], report.faults
