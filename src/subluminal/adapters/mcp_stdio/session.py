@@ -7,72 +7,34 @@ events to the sink, and only then write to the client.
     session.client_line(line, wall_ms, now_ns)      ...   session.server_line(line, wall_ms, now_ns)
     session.announce(wall_ms)                             session.settle(wall_ms, now_ns, out_ns)
 
-Some calls take more than one reply: a task is acknowledged first and ends later; a multi-round-trip call asks for
-input and is repeated with it. Each is one call in the record.
+Calls that take more than one reply are in `legs`.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-
-from msgspec import Struct
-
 from subluminal.adapters.mcp_stdio import wire
+from subluminal.adapters.mcp_stdio.legs import (
+    Batch,
+    Legs,
+    Open,
+    call_key,
+    fault,
+    tool_error_text,
+    upstream_error,
+)
 from subluminal.contracts.jsontext import quote, to_json
 from subluminal.contracts.toolcall import ToolCall
 from subluminal.contracts.vocabulary import ALLOW
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from subluminal.adapters.mcp_stdio.wire import Reading
     from subluminal.core.gate import CallRecord, Gate
 
-# Tasks under way, tasks whose end came before their acknowledgement, and calls that wait for input: bounded, oldest
-# forgotten first. A server could name any number of them.
-MAX_TASKS = 4096
-MAX_EARLY_TASKS = 1024
-MAX_WAITING_CALLS = 1024
-_TASK_ENDS = {"completed": "OK", "failed": "ERROR", "cancelled": "CANCELLED"}
 
-
-class Open(Struct, eq=False, gc=False):
-    """A request of the client that waits for its reply. `record` is None unless it is a tool call."""
-
-    id_raw: bytes
-    record: CallRecord | None
-    sent_ns: int
-    overhead_ns: int = 0
-    spent_ms: int = 0  # earlier legs of a multi-round-trip call
-    batch: Batch | None = None
-    method: str = ""
-    task_id: str = ""
-    call_key: bytes = b""  # what a continuation must repeat: tool and arguments
-
-
-class Batch:
-    """A batch some of whose calls were refused: the refusals wait for the server's array, to be merged into it."""
-
-    __slots__ = ("refusals", "waiting")
-
-    def __init__(self) -> None:
-        self.refusals: list[bytes] = []
-        self.waiting = 0
-
-
-class Waiting:
-    """A call that asked for input: open, but with no request under way."""
-
-    __slots__ = ("entry", "since_ns")
-
-    def __init__(self, entry: Open, since_ns: int) -> None:
-        self.entry = entry
-        self.since_ns = since_ns
-
-
-class Session:
+class Session(Legs):
     def __init__(self, gate: Gate, server_name: str, *, refusal_style: str = "error", timeout_ms: int = 0) -> None:
+        super().__init__()
         self.gate = gate
         self.server_name = server_name
         self.refusal_style = refusal_style
@@ -84,11 +46,6 @@ class Session:
         self._judged: list[CallRecord] = []
         self._sent: list[Open] = []
         self._refused: list[tuple[Reading, CallRecord, Batch | None]] = []
-        self.ended: list[tuple[Open, str, int, bytes | None, str | None, dict[str, Any] | None]] = []
-        self._waiting: OrderedDict[bytes, Waiting] = OrderedDict()
-        self._tasks: OrderedDict[str, Open] = OrderedDict()
-        self._early_tasks: OrderedDict[str, str] = OrderedDict()
-        self._now_ns = 0
 
     # -- client to server -----------------------------------------------------------------------------------------
 
@@ -123,15 +80,7 @@ class Session:
                 entry = entries[-1]
                 self._give_up(entry)
                 if entry.record is not None:
-                    self._end(entry, "CANCELLED", 0, b"", None, _error("unknown", "cancelled by the client"))
-
-    def _note_task_request(self, entry: Open, raw: bytes) -> None:
-        value = wire.read_value(raw)
-        if isinstance(value, dict) and value.get("method") in ("tasks/result", "tasks/get", "tasks/cancel"):
-            params = value.get("params")
-            if isinstance(params, dict) and isinstance(params.get("taskId"), str):
-                entry.method = value["method"]
-                entry.task_id = params["taskId"]
+                    self._end(entry, "CANCELLED", 0, b"", None, fault("unknown", "cancelled by the client"))
 
     def judge(
         self,
@@ -175,12 +124,17 @@ class Session:
             entry = Open(b"", record, now_ns)
             self._sent.append(entry)
             self._end(
-                entry, "CANCELLED", 0, b"", None, _error("unknown", "sent without an id: its outcome is not known")
+                entry,
+                "CANCELLED",
+                0,
+                b"",
+                None,
+                fault("unknown", "sent without an id: its outcome is not known"),
             )
             return True
         entry = Open(reading.id_raw, record, now_ns)
         if reading.meta is not None and reading.era_2026 and reading.arguments is not None:
-            entry.call_key = _call_key(reading)
+            entry.call_key = call_key(reading)
         if waiting is not None:
             entry.spent_ms = waiting.entry.spent_ms
             record.waited_ms += (now_ns - waiting.since_ns) // 1_000_000
@@ -190,16 +144,6 @@ class Session:
             entry.batch = batch
             batch.waiting += 1
         return True
-
-    def _continued(self, reading: Reading) -> Waiting | None:
-        """A continuation repeats tool and arguments of a call that asked for input, with the state it was given.
-
-        Anything else that carries the marker is a new call: the marker alone must not be a way round repeat detection.
-        """
-        if reading.arguments is None:
-            return None
-        state = None if reading.request_state is None else wire.read_value(reading.request_state)
-        return self._waiting.pop(_leg_key(_call_key(reading), state), None)
 
     def _batch(self, line: bytes, reading: Reading, wall_ms: int, now_ns: int) -> None:
         """Every element is judged on its own; the allowed ones go on as a batch."""
@@ -320,7 +264,7 @@ class Session:
                 self._task_answer(entry, reply.result, size)
             return
         if reply.error is not None:
-            self._end(entry, "ERROR", size, reply.error, None, _upstream_error(reply.error))
+            self._end(entry, "ERROR", size, reply.error, None, upstream_error(reply.error))
             return
         result = reply.result or b""
         if not wire.is_plain_result(result):
@@ -329,7 +273,7 @@ class Session:
                 if self._asks_for_input(entry, value) or self._became_task(entry, value):
                     return
                 if value.get("isError") is True:
-                    self._end(entry, "ERROR", size, result, None, _error("upstream_error", _tool_error_text(value)))
+                    self._end(entry, "ERROR", size, result, None, fault("upstream_error", tool_error_text(value)))
                     return
         self._end(entry, "OK", size, result, None, None)
 
@@ -338,7 +282,7 @@ class Session:
         if entry.record is None:
             return
         if "error" in values or values.get("result.isError") == b"true":
-            error = _error("upstream_error", "the server answered with an error too large to read")
+            error = fault("upstream_error", "the server answered with an error too large to read")
             self._end(entry, "ERROR", size, None, stream_hash, error)
         else:
             self._end(entry, "OK", size, None, stream_hash, None)
@@ -383,77 +327,6 @@ class Session:
         under_way = sum(entry.record is not None for entries in self.pending.values() for entry in entries)
         return under_way + len(self._tasks) + len(self._waiting)
 
-    # -- several replies, one call --------------------------------------------------------------------------------
-
-    def _asks_for_input(self, entry: Open, value: dict[str, Any]) -> bool:
-        if value.get("resultType") != "input_required" or not entry.call_key:
-            return False
-        key = _leg_key(entry.call_key, value.get("requestState"))
-        forgotten = self._waiting.pop(key, None)  # an identical call, with nothing to tell the two apart
-        if forgotten is None and len(self._waiting) >= MAX_WAITING_CALLS:
-            _, forgotten = self._waiting.popitem(last=False)
-        if forgotten is not None:
-            error = _error("unknown", "input was asked for and never came")
-            self._end(forgotten.entry, "CANCELLED", 0, b"", None, error)
-        entry.spent_ms += max(0, self._now_ns - entry.sent_ns) // 1_000_000
-        self._waiting[key] = Waiting(entry, self._now_ns)
-        return True
-
-    def _became_task(self, entry: Open, value: dict[str, Any]) -> bool:
-        task = value.get("task")
-        task_id = task.get("taskId") if isinstance(task, dict) else None
-        if task_id is None and value.get("resultType") == "task":
-            task_id = value.get("taskId")
-        if not isinstance(task_id, str):
-            return False
-        early = self._early_tasks.pop(task_id, None)
-        if early is not None:
-            self._end_task(entry, early, b"", 0)
-        else:
-            forgotten = self._tasks.pop(task_id, None)
-            if forgotten is None and len(self._tasks) >= MAX_TASKS:
-                _, forgotten = self._tasks.popitem(last=False)
-            if forgotten is not None:
-                self._end(forgotten, "CANCELLED", 0, b"", None, _error("unknown", "its outcome was never asked for"))
-            self._tasks[task_id] = entry
-        return True
-
-    def _task_answer(self, request: Open, result: bytes, size: int) -> None:
-        entry = self._tasks.get(request.task_id)
-        value = wire.read_value(result)
-        if entry is None or not isinstance(value, dict):
-            return
-        if request.method == "tasks/result":
-            status = "failed" if value.get("isError") is True else "completed"
-        else:
-            status = str(value.get("status"))
-        if status in _TASK_ENDS:
-            del self._tasks[request.task_id]
-            self._end_task(entry, status, result if request.method == "tasks/result" else b"", size)
-
-    def _note_task_status(self, line: bytes) -> None:
-        if b"notifications/tasks/status" not in line:
-            return
-        value = wire.read_value(line)
-        params = value.get("params") if isinstance(value, dict) else None
-        if not isinstance(params, dict) or params.get("status") not in _TASK_ENDS:
-            return
-        task_id = params.get("taskId")
-        if not isinstance(task_id, str):
-            return
-        entry = self._tasks.pop(task_id, None)
-        if entry is not None:
-            self._end_task(entry, params["status"], b"", 0)
-        else:
-            self._early_tasks[task_id] = params["status"]
-            if len(self._early_tasks) > MAX_EARLY_TASKS:
-                self._early_tasks.popitem(last=False)
-
-    def _end_task(self, entry: Open, task_status: str, result: bytes, size: int) -> None:
-        status = _TASK_ENDS[task_status]
-        error = None if status == "OK" else _error("upstream_error", f"the task was {task_status}")
-        self._end(entry, status, size, result, None, error)
-
     def _learn_tools(self, result: bytes) -> None:
         """Annotations are untrusted: an explicit one may raise the risk class of a tool, none lowers it."""
         value = wire.read_value(result)
@@ -481,7 +354,7 @@ class Session:
             for entry in list(entries):
                 if entry.record is not None and entry.sent_ns < limit:
                     self._give_up(entry)
-                    error = _error("timeout", f"no reply within {self.timeout_ms} ms")
+                    error = fault("timeout", f"no reply within {self.timeout_ms} ms")
                     self._end(entry, "TIMEOUT", 0, b"", None, error)
 
     def abandon(self, status: str, error_class: str, message: str) -> None:
@@ -489,10 +362,10 @@ class Session:
         for entries in list(self.pending.values()):
             for entry in list(entries):
                 if entry.record is not None:
-                    self._end(entry, status, 0, b"", None, _error(error_class, message))
+                    self._end(entry, status, 0, b"", None, fault(error_class, message))
         self.pending.clear()
         for entry in [*self._tasks.values(), *(waiting.entry for waiting in self._waiting.values())]:
-            self._end(entry, "CANCELLED", 0, b"", None, _error("unknown", "its outcome was never asked for"))
+            self._end(entry, "CANCELLED", 0, b"", None, fault("unknown", "its outcome was never asked for"))
         self._tasks.clear()
         self._waiting.clear()
 
@@ -533,52 +406,3 @@ class Session:
         self._remove(entry)
         if entry.batch is not None and not entry.batch.waiting:
             self._send_refusals(entry.batch)
-
-    def _end(
-        self,
-        entry: Open,
-        status: str,
-        size: int,
-        result: bytes | None,
-        stream_hash: str | None,
-        error: dict[str, Any] | None,
-    ) -> None:
-        self.ended.append((entry, status, size, result, stream_hash, error))
-
-
-def _call_key(reading: Reading) -> bytes:
-    return reading.tool_name.encode("utf-8", "replace") + b"\x00" + (reading.arguments or b"")
-
-
-def _leg_key(call_key: bytes, state: Any) -> bytes:
-    return call_key + b"\x00" + to_json(state).encode("utf-8", "replace")
-
-
-def _error(error_class: str, message: str, code: int | str | None = None) -> dict[str, Any]:
-    error: dict[str, Any] = {"class": error_class, "message": message}
-    if code is not None:
-        error["code"] = code
-    return error
-
-
-def _upstream_error(raw: bytes) -> dict[str, Any]:
-    """The upstream's own error. The gate masks its message first and cuts it to one line afterwards."""
-    value = wire.read_value(raw)
-    if not isinstance(value, dict):
-        return _error("upstream_error", "the server answered with an error")
-    message = value.get("message")
-    code = value.get("code")
-    return _error(
-        "upstream_error",
-        message if isinstance(message, str) and message.strip() else "the server answered with an error",
-        code if isinstance(code, (int, str)) and not isinstance(code, bool) else None,
-    )
-
-
-def _tool_error_text(value: dict[str, Any]) -> str:
-    content = value.get("content")
-    if isinstance(content, list):
-        for block in content:
-            if isinstance(block, dict) and isinstance(block.get("text"), str) and block["text"].strip():
-                return str(block["text"])
-    return "the tool reported an error"

@@ -9,7 +9,7 @@ import pytest
 
 from harness.engine import compiled, rule, tools
 from harness.playbook import playbook
-from subluminal.adapters.mcp_stdio import session as session_module
+from subluminal.adapters.mcp_stdio import legs
 from subluminal.adapters.mcp_stdio.session import Session
 from subluminal.contracts.events import decode_event
 from subluminal.contracts.identity import Identity, Source
@@ -340,11 +340,11 @@ def test_a_task_that_is_never_asked_for_has_no_known_outcome() -> None:
 
 def test_every_call_ends_in_the_record_even_if_a_server_reuses_or_invents_task_ids() -> None:
     talk = Talk()
-    count = session_module.MAX_TASKS + 10
+    count = legs.MAX_TASKS + 10
     for number in range(count):
         talk.client(call(number))
         talk.server(reply(number, {"task": {"taskId": "same" if number < 5 else f"t{number}"}}))
-    assert len(talk.session._tasks) <= session_module.MAX_TASKS
+    assert len(talk.session._tasks) <= legs.MAX_TASKS
     talk.session.abandon("CANCELLED", "unknown", "the end")
     talk.tick()
     assert len(talk.ends()) == count
