@@ -189,8 +189,8 @@ class _Child:
         """The child has stopped: let the shell see it, and go on together. Without a shell, nobody would wake us."""
         if self.terminal.is_ours():
             os.kill(os.getpid(), signal.SIGSTOP)
-            # A shell's `fg` resumes the whole group. A second SIGCONT could come after, and undo, the next Ctrl-Z.
-            if not self._was_resumed():
+            # A shell's `fg` resumes the whole group; a SIGCONT of ours could come after the next Ctrl-Z and undo it.
+            if not self._was_resumed() and signal.SIGTSTP not in signal.sigpending():
                 self._kill(signal.SIGCONT)
 
     def _was_resumed(self) -> bool:
