@@ -117,7 +117,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as home:
         os.environ.update(SUB_HOME=home, HOME=home, SUB_RUN_ID="bench", SUB_EVENTS=f"file:{home}/events.jsonl")
         from subluminal.adapters.in_process.mcp_sdk import SubluminalMiddleware
-        from subluminal.policy.compile import compile_bundle
+        from subluminal.policy.compile.bundle import compile_bundle
 
         middleware = SubluminalMiddleware("notes", compile_bundle(json.dumps(POLICY).encode(), "bench.json"))
         print(f"journal append of 900 B: {_append_us(home + '/append'):.1f} us")

@@ -62,12 +62,12 @@ def phases(size: int, calls: int, directory: str) -> dict[str, int]:
 
 def inside(size: int, calls: int) -> None:
     """What valgrind looks at: loops that take a call one phase further each, with `getppid` between them."""
-    from subluminal.adapters.mcp_stdio.session import Session
-    from subluminal.core.gate import Gate
-    from subluminal.core.redact import Redactor
+    from subluminal.core.gate.gate import Gate
+    from subluminal.core.redact.redactor import Redactor
     from subluminal.host.identity import discover, make_source
-    from subluminal.host.runstate import SharedState
-    from subluminal.policy.watch import PolicyWatch
+    from subluminal.host.run.state import SharedState
+    from subluminal.mcp.exchange import Session
+    from subluminal.producer.policies import PolicyWatch
 
     source = make_source()
     identity = discover(os.environ, source.host_id, None)

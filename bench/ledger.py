@@ -36,7 +36,7 @@ PRODUCER = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
 from recorded import calls
-from subluminal.host.journal import create_journal
+from subluminal.host.record.journal import create_journal
 spool, shim, count, seed = sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5])
 pieces = list(calls("run-" + shim, shim, count, seed))
 print("ready", flush=True)
@@ -125,8 +125,8 @@ def cpu_seconds(pid: int) -> float:
 
 def fill(home: Path, calls: int) -> None:
     """A ledger of many runs: 40 tools on 8 servers, 3 % refused, 2 % failed."""
-    from subluminal.ledger.lines import TIE_BITS
-    from subluminal.ledger.store import Store
+    from subluminal.ledger.store.lines import TIE_BITS
+    from subluminal.ledger.store.writer import Store
 
     chance = random.Random(1)
     base = 1_700_000_000_000
@@ -193,7 +193,7 @@ def query(calls: int, keep: str | None) -> dict[str, Any]:
     home.mkdir(parents=True, exist_ok=True)
     if not (home / "ledger.db").exists():
         fill(home, calls)
-    from subluminal.ledger.query import Filters, open_ledger
+    from subluminal.ledger.read.ledger import Filters, open_ledger
 
     asked = {
         "blocked": Filters(decision=["BLOCK"]),

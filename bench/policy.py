@@ -24,8 +24,8 @@ import figures
 
 from subluminal.contracts.identity import Identity
 from subluminal.contracts.toolcall import ToolCall
-from subluminal.core.evaluate import Engine, Stack
-from subluminal.core.state import LocalState
+from subluminal.core.engine.stack import Engine, Stack
+from subluminal.core.engine.state import LocalState
 
 SIZES = (10, 100, 1_000, 10_000)
 TOOLS = [f"{verb}_{noun}" for verb in ("get", "list", "create", "update", "search") for noun in "abcdefghij"]

@@ -94,7 +94,7 @@ def main() -> None:
         (root / "policy.json").write_text(json.dumps(policy()))
         lines = [line for run in range(given.runs) for line in events(run, given.calls // given.runs)]
         (root / "events.jsonl").write_bytes(b"\n".join(lines) + b"\n")
-        from subluminal.ledger.store import Store
+        from subluminal.ledger.store.writer import Store
 
         store = Store(str(root / "ledger.db"))
         for first in range(0, len(lines), 4096):

@@ -43,13 +43,13 @@ class Bench:
     """The shim's objects between four pipes."""
 
     def __init__(self, home: str) -> None:
-        from subluminal.adapters.mcp_stdio.session import Session
-        from subluminal.core.gate import Gate
-        from subluminal.core.redact import Redactor
+        from subluminal.core.gate.gate import Gate
+        from subluminal.core.redact.redactor import Redactor
         from subluminal.host.identity import discover, make_source
-        from subluminal.host.runstate import SharedState
-        from subluminal.host.sinks import open_sink
-        from subluminal.policy.watch import PolicyWatch
+        from subluminal.host.record.sinks import open_sink
+        from subluminal.host.run.state import SharedState
+        from subluminal.mcp.exchange import Session
+        from subluminal.producer.policies import PolicyWatch
 
         source = make_source()
         identity = discover(os.environ, source.host_id, None)

@@ -46,10 +46,10 @@ def calls(run_id: str, shim_id: str, count: int, seed: int, server_name: str = "
     """The events of a whole run: `run_start`, then three lines per call at a time, then `run_end`."""
     from subluminal.contracts.identity import Identity, Source
     from subluminal.contracts.toolcall import ToolCall
-    from subluminal.core.gate import Gate
-    from subluminal.core.redact import Redactor
-    from subluminal.core.state import LocalState
-    from subluminal.policy.watch import PolicyWatch
+    from subluminal.core.engine.state import LocalState
+    from subluminal.core.gate.gate import Gate
+    from subluminal.core.redact.redactor import Redactor
+    from subluminal.producer.policies import PolicyWatch
 
     chance = random.Random(seed)
     workload = {"user": "ann", "repo_path": "/home/ann/work/project", "repo_branch": "main"}

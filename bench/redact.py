@@ -23,8 +23,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "tests"))
 import figures
 
 from harness.secret_corpus import encodings, filler, random_secret
-from subluminal.core.preview import preview
-from subluminal.core.redact import INJECTED, Redactor
+from subluminal.core.redact.preview import preview
+from subluminal.core.redact.redactor import INJECTED, Redactor
 
 SEED = 20261115
 PIECE = 8192

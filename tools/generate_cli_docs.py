@@ -14,8 +14,8 @@ for name in [name for name in os.environ if name.startswith("SUB_")]:
 
 import click  # noqa: E402
 
-from subluminal.adapters.mcp_stdio.options import USAGE as SHIM_USAGE  # noqa: E402
-from subluminal.cli.help import TOPICS  # noqa: E402
+from subluminal.adapters.stdio.options import USAGE as SHIM_USAGE  # noqa: E402
+from subluminal.cli.about.help import TOPICS  # noqa: E402
 from subluminal.cli.main import cli  # noqa: E402
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "cli.md"

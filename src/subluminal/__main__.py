@@ -12,7 +12,7 @@ def main() -> int:
     argv = sys.argv
     if len(argv) > 1 and argv[1] == "shim":
         _isolate(argv)
-        from subluminal.adapters.mcp_stdio import shim
+        from subluminal.adapters.stdio import shim
 
         return shim.main(argv[2:])
     from subluminal.cli.light import run

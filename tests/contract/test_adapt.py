@@ -14,11 +14,11 @@ from harness.sink import EventDict
 from subluminal.contracts.events import decode_event
 from subluminal.contracts.identity import Identity, Source
 from subluminal.contracts.toolcall import ToolCall
-from subluminal.core.evaluate import Engine, Stack
-from subluminal.core.gate import CallRecord, Gate
-from subluminal.core.redact import Redactor
-from subluminal.core.state import LocalState
-from subluminal.policy.compile import compile_bundle
+from subluminal.core.engine.stack import Engine, Stack
+from subluminal.core.engine.state import LocalState
+from subluminal.core.gate.gate import CallRecord, Gate
+from subluminal.core.redact.redactor import Redactor
+from subluminal.policy.compile.bundle import compile_bundle
 
 # Words that only a JSON-RPC adapter may know. None may appear in what the core records.
 PROTOCOL_WORDS = (b"jsonrpc", b"tools/call", b"progressToken", b'"method"', b"an-id-of-the-protocol")

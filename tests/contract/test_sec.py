@@ -25,7 +25,7 @@ from harness.leaky_server import leaky_server, outcome, spellings
 from harness.processes import is_alive
 from harness.secret_corpus import encodings
 from harness.shim import Shim, shim_command
-from subluminal.host.keystore import open_store
+from subluminal.host.secrets.keystore import open_store
 
 SECRETS = {
     "a token": "Zq7" + "vK4mXw9bRt2nLd6sHf8j",

@@ -17,14 +17,14 @@ with atheris.instrument_imports(include=["subluminal.adapters.mcp_stdio", "harne
     from harness import hostile
     from harness.engine import compiled, rule, tools
     from harness.spies import SCAN_SPIES, SPIES, tools_run
-    from subluminal.adapters.mcp_stdio import wire
-    from subluminal.adapters.mcp_stdio.scan import MessageScan
-    from subluminal.adapters.mcp_stdio.session import Session
     from subluminal.contracts.identity import Identity, Source
-    from subluminal.core.evaluate import Engine, Stack
-    from subluminal.core.gate import Gate
-    from subluminal.core.redact import Redactor
-    from subluminal.core.state import LocalState
+    from subluminal.core.engine.stack import Engine, Stack
+    from subluminal.core.engine.state import LocalState
+    from subluminal.core.gate.gate import Gate
+    from subluminal.core.redact.redactor import Redactor
+    from subluminal.mcp.exchange import Session
+    from subluminal.mcp.message import wire
+    from subluminal.mcp.message.scan import MessageScan
 
 IDENTITY = Identity("run")
 STACK = Stack([Engine(compiled(rule("no-danger", "deny", tools(hostile.TOOL))), IDENTITY)])

@@ -25,7 +25,7 @@ def run_sub(home: Path, *arguments: str, timeout: float = 60.0, **extra: str) ->
 
 def stored(home: Path, lines: list[bytes]) -> None:
     """Put events into the ledger of this home, without a daemon."""
-    from subluminal.ledger.store import Store
+    from subluminal.ledger.store.writer import Store
 
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     store = Store(str(home / "ledger.db"))

@@ -8,9 +8,9 @@ from typing import Any
 
 from subluminal.contracts.identity import Identity
 from subluminal.contracts.toolcall import ToolCall
-from subluminal.core.evaluate import Engine, Stack, Verdict
-from subluminal.core.state import LocalState
-from subluminal.policy.compile import compile_bundle
+from subluminal.core.engine.stack import Engine, Stack, Verdict
+from subluminal.core.engine.state import LocalState
+from subluminal.policy.compile.bundle import compile_bundle
 
 
 def rule(rule_id: str, kind: str, match: dict[str, Any] | None = None, **effect: Any) -> dict[str, Any]:

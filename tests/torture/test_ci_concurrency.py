@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from harness import places
+
 RUNS = os.environ.get("SUB_CI_RUNS", "12")
 CALLS = os.environ.get("SUB_CI_CALLS", "20")
-BENCH = Path(__file__).resolve().parents[2] / "bench" / "ci.py"
+BENCH = places.ROOT / "bench" / "ci.py"
 
 
 @pytest.mark.timeout(900)

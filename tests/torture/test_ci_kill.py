@@ -18,8 +18,8 @@ import pytest
 
 from harness.headless import NO_DELETE, Job
 from harness.processes import MARKER_VARIABLE, new_marker, processes_with
-from subluminal.ledger.bundle import open_bundle, verify_bundle
-from subluminal.ledger.store import Store
+from subluminal.ledger.store.writer import Store
+from subluminal.ledger.trace.bundle import open_bundle, verify_bundle
 
 KILLS = int(os.environ.get("SUB_TORTURE_KILLS", "8"))
 SEED = 4_711

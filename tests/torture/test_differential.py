@@ -17,14 +17,14 @@ from harness.engine import compiled, rule, tools
 from harness.fake_server import fake_server
 from harness.shim import Shim
 from harness.spies import SCAN_SPIES, SPIES, tools_run
-from subluminal.adapters.mcp_stdio import wire
-from subluminal.adapters.mcp_stdio.scan import MessageScan
-from subluminal.adapters.mcp_stdio.session import Session
 from subluminal.contracts.identity import Identity, Source
-from subluminal.core.evaluate import Engine, Stack
-from subluminal.core.gate import Gate
-from subluminal.core.redact import Redactor
-from subluminal.core.state import LocalState
+from subluminal.core.engine.stack import Engine, Stack
+from subluminal.core.engine.state import LocalState
+from subluminal.core.gate.gate import Gate
+from subluminal.core.redact.redactor import Redactor
+from subluminal.mcp.exchange import Session
+from subluminal.mcp.message import wire
+from subluminal.mcp.message.scan import MessageScan
 
 SEED = 20260728
 GENERATED = int(os.environ.get("SUB_TEST_DIFFERENTIAL", "4000"))

@@ -16,9 +16,10 @@ from pathlib import Path
 
 import pytest
 
+from harness import places
 from harness.ledger import EventMaker, ledgerd, spool_of, start_ledgerd, sub_environment, wait_for
-from subluminal.ledger.lines import LineReader
-from subluminal.ledger.verify import verify_run
+from subluminal.ledger.store.lines import LineReader
+from subluminal.ledger.trace.verify import verify_run
 
 FULL = os.environ.get("SUB_TORTURE") == "full"
 EVENTS = 50_000 if FULL else 8_000
@@ -31,7 +32,7 @@ PRODUCER = """
 import os, sys, time
 sys.path.insert(0, sys.argv[5])
 from harness.ledger import EventMaker
-from subluminal.host.journal import create_journal
+from subluminal.host.record.journal import create_journal
 spool, shim, run, calls = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
 journal = create_journal(spool, shim)
 maker = EventMaker(run, shim)
@@ -57,7 +58,7 @@ def test_every_event_is_in_the_ledger_once_after_kills_at_random_moments(tmp_pat
     chance = random.Random(SEED)
     print("seed", SEED)
     calls = (EVENTS // PRODUCERS - 2) // 3
-    tests = str(Path(__file__).parents[1])
+    tests = str(places.ROOT / "tests")
     producers = [
         subprocess.Popen(
             [sys.executable, "-c", PRODUCER, str(spool), f"shim-{i}", f"run-{i % 2}", str(calls), tests],

@@ -19,7 +19,7 @@ from harness.fake_server import fake_server
 from harness.ledger import ledgerd, spool_of, wait_for
 from harness.shim import Shim
 from harness.sink import Spool
-from subluminal.ledger.verify import verify_run
+from subluminal.ledger.trace.verify import verify_run
 
 SECONDS = 10.0 if os.environ.get("SUB_TORTURE") == "full" else 2.0
 IN_FLIGHT = 8
@@ -82,7 +82,7 @@ def test_calls_keep_their_pace_and_every_decision_arrives_though_the_daemon_stoo
 
 
 def _health(database: sqlite3.Connection) -> list[bytes]:
-    from subluminal.ledger.encoding import unpack_lines
+    from subluminal.ledger.store.encoding import unpack_lines
 
     lines = [line for (stored,) in database.execute("SELECT lines FROM segments") for line in unpack_lines(stored)]
     return [line for line in lines if line.startswith(b'{"type":"shim_health"')]

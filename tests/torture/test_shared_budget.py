@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from harness.engine import Run, compiled, rule, tools
-from subluminal.host.runstate import SharedState
+from subluminal.host.run.state import SharedState
 
 PROCESSES = 64
 LIMIT = 1_000

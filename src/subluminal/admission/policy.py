@@ -16,13 +16,13 @@ import threading
 from time import monotonic_ns
 
 from subluminal.admission.denial import SubluminalDecision
-from subluminal.admission.door import TRANSPORT, Door
 from subluminal.admission.request import AdmissionRequest, AdmissionResult
 from subluminal.admission.snapshot import ReadOnlyState
 from subluminal.contracts.canonical import canonical_bytes
 from subluminal.contracts.digest import sha256_hex
 from subluminal.contracts.toolcall import ToolCall
 from subluminal.contracts.vocabulary import ALLOW
+from subluminal.producer.in_process import TRANSPORT, Door
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
     from typing import Any
 
-    from subluminal.core.gate import CallRecord
+    from subluminal.core.gate.gate import CallRecord
 
 UNWATCHED = "its outcome was not watched"
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from subluminal.host.offspring import end_run_processes
-from subluminal.host.registration import Registration
-from subluminal.host.runstate import SharedState
+from subluminal.host.run.processes import end_run_processes
+from subluminal.host.run.registration import Registration
+from subluminal.host.run.state import SharedState
 
 
 class RunMembership:

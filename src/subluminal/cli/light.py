@@ -5,15 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from subluminal.cli.output import printable
 from subluminal.contracts.errors import SubluminalError
+from subluminal.reports.printable import printable
 
 # name -> (module, attribute) of its `options.Command`.
 LIGHT = {
-    "query": ("subluminal.cli.query", "QUERY"),
-    "runs": ("subluminal.cli.runs", "RUNS"),
-    "show": ("subluminal.cli.show", "SHOW"),
-    "tail": ("subluminal.cli.tail", "TAIL"),
+    "query": ("subluminal.cli.record.query", "QUERY"),
+    "runs": ("subluminal.cli.record.runs", "RUNS"),
+    "show": ("subluminal.cli.record.show", "SHOW"),
+    "tail": ("subluminal.cli.tail.command", "TAIL"),
 }
 
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from subluminal.contracts.errors import ClientConfigError
-from subluminal.host import paths
+from subluminal.host import home
 
 
 class WrappedEntry(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ def now() -> str:
 
 
 def directory() -> str:
-    return os.path.join(paths.sub_home(), "backups")
+    return os.path.join(home.sub_home(), "backups")
 
 
 def new_id(client: str) -> str:
@@ -70,8 +70,8 @@ def new_id(client: str) -> str:
 def save(record: Record, original: bytes) -> None:
     """Both files are on disk before the caller touches the user's file."""
     try:
-        paths.ensure_private_dir(paths.sub_home())
-        paths.ensure_private_dir(directory())
+        home.ensure_private_dir(home.sub_home())
+        home.ensure_private_dir(directory())
         _write_new(_path(record.id, "original"), original)
         _write_new(_path(record.id, "json"), msgspec.json.format(msgspec.json.encode(record)) + b"\n")
     except OSError as error:

@@ -17,7 +17,7 @@ from subluminal.clients.literals import masked_diff
 from subluminal.clients.report import FileReport
 from subluminal.clients.spans import Edit, apply, walk
 from subluminal.contracts.errors import ClientConfigError
-from subluminal.host.bindings import PLACEHOLDER
+from subluminal.host.secrets.bindings import PLACEHOLDER
 
 
 def files_to_restore(client: Client, place: Place) -> list[ConfigFile]:

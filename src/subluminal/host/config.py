@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from subluminal.host.bindings import Binding
+    from subluminal.host.secrets.bindings import Binding
 
 MAX_MESSAGE_BYTES = 256 * 1024 * 1024
 IDLE_EXIT_S = 900
@@ -104,7 +104,7 @@ class Config:
         server.env_allowlist = own.get("env_allowlist")
         server.secret_bindings = own.get("secret_bindings", [])
         if "SUB_SECRET_BINDINGS" in self._environ:
-            from subluminal.host.bindings import bindings_from_environ
+            from subluminal.host.secrets.bindings import bindings_from_environ
 
             from_environ = bindings_from_environ(self._environ, name)
             if from_environ is not None:
@@ -214,7 +214,7 @@ def _server(table: Any, where: str) -> dict[str, Any]:
     own: dict[str, Any] = {}
     for key, value in table.items():
         if key == "secret_bindings":
-            from subluminal.host.bindings import parse_bindings
+            from subluminal.host.secrets.bindings import parse_bindings
 
             own[key] = parse_bindings(value, where)
         elif key == "env_allowlist":
@@ -257,7 +257,7 @@ def _patterns(table: dict[str, Any], where: str) -> list[tuple[str, str]]:
             raise ConfigError(f"{where}: each redaction pattern needs name and regex", hint=hint)
         if not isinstance(entry["name"], str) or not isinstance(entry["regex"], str):
             raise ConfigError(f"{where}: name and regex of a redaction pattern are text", hint=hint)
-        from subluminal.core.redact import check_pattern
+        from subluminal.core.redact.redactor import check_pattern
 
         patterns.append(check_pattern(entry["name"], entry["regex"]))
     return patterns

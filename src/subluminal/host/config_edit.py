@@ -13,8 +13,8 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from subluminal.contracts.errors import ConfigError
-from subluminal.host.bindings import Binding
 from subluminal.host.config import config_path, load_config
+from subluminal.host.secrets.bindings import Binding
 
 
 def with_binding(text: str, server: str, binding: Binding) -> str:

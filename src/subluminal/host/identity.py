@@ -13,7 +13,7 @@ import sys
 
 from subluminal.contracts.identity import Identity, Source
 from subluminal.contracts.vocabulary import CLIENTS, ENVS
-from subluminal.host import paths
+from subluminal.host import home
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _environ_of(pid: int) -> dict[str, str]:
 
 def _registrations() -> set[str]:
     try:
-        return {name[:-5] for name in os.listdir(paths.run_dir()) if name.endswith(".json")}
+        return {name[:-5] for name in os.listdir(home.run_dir()) if name.endswith(".json")}
     except OSError:
         return set()
 
@@ -68,7 +68,7 @@ def _registered_environ(pid: int) -> dict[str, str]:
     import json
 
     try:
-        with open(os.path.join(paths.run_dir(), f"{pid}.json"), encoding="utf-8") as file:
+        with open(os.path.join(home.run_dir(), f"{pid}.json"), encoding="utf-8") as file:
             entry = json.load(file)
         if entry["start"] != start_time(pid):
             return {}
@@ -146,7 +146,7 @@ def new_id(prefix: str) -> str:
 
 def host_id() -> str:
     """Random, made once per machine and user, and kept in SUB_HOME."""
-    path = os.path.join(paths.sub_home(), "host_id")
+    path = os.path.join(home.sub_home(), "host_id")
     for _ in range(2):
         try:
             with open(path, encoding="ascii") as file:
@@ -158,7 +158,7 @@ def host_id() -> str:
         fresh = os.urandom(16).hex()
         draft = f"{path}.{os.getpid()}"
         try:
-            paths.ensure_private_dir(paths.sub_home())
+            home.ensure_private_dir(home.sub_home())
             fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             os.write(fd, fresh.encode())
             os.close(fd)

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from harness import places
 from harness.shim import FIXTURE_POLICIES, write_policy
 from harness.sink import EventFile
 from subluminal.adapters.tool_lock import (
@@ -33,9 +34,9 @@ from subluminal.admission import (
     registry_from_policy,
     serialize_denial_reason,
 )
-from subluminal.policy.snapshot import load_snapshot
+from subluminal.policy.compile.snapshot import load_snapshot
 
-EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "policy.yaml"
+EXAMPLE = places.ROOT / "examples" / "policy.yaml"
 
 
 @pytest.fixture

@@ -8,11 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from subluminal.agents import record, run, stream
+from harness import places
+from subluminal.agents import recorder, run, stream
 from subluminal.agents.lines import MAX_LINE_BYTES
 from subluminal.contracts import agent_event
 
-PAGE = (Path(__file__).parents[3] / "docs" / "agent-events.md").read_text()
+PAGE = (places.ROOT / "docs" / "agent-events.md").read_text()
 AGENT = """#!{python}
 print('{{"type":"assistant","message":{{"id":"m","content":[{{"type":"text","text":"Hello!"}},'
       '{{"type":"tool_use","id":"t","name":"Bash"}}]}}}}')
@@ -45,7 +46,7 @@ def test_the_numbers_are_those_of_the_code() -> None:
         f"| `text` | {agent_event.MAX_TEXT_BYTES:,} bytes |",
         f"a full buffer ({stream.MAX_HELD_EVENTS} events)",
         f"a grace of {run.TERM_GRACE_S} s",
-        f"At most {record.MAX_RECORDED_EVENTS:,} events and {record.MAX_RECORDED_BYTES >> 20} MiB",
+        f"At most {recorder.MAX_RECORDED_EVENTS:,} events and {recorder.MAX_RECORDED_BYTES >> 20} MiB",
         f"Lines of up to {MAX_LINE_BYTES >> 20} MiB",
     ):
         assert words in PAGE

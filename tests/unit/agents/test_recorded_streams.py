@@ -6,16 +6,16 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import msgspec
 import pytest
 
+from harness import places
 from subluminal.agents import claude_code, codex
 from subluminal.agents.base import Mapper
 from subluminal.contracts.agent_event import AgentEvent
 
-FIXTURES = Path(__file__).parents[2] / "fixtures" / "agent_streams"
+FIXTURES = places.FIXTURES / "agent_streams"
 NAMES = sorted(path.name.removesuffix(".events.jsonl") for path in FIXTURES.glob("*.events.jsonl"))
 SITUATIONS = {
     "normal",

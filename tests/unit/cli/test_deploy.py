@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 import yaml
 
+from harness import places
 from harness.ci_agent import ci_agent
 from harness.shim import isolated_env
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = places.ROOT
 DEPLOY = ROOT / "deploy"
 
 
@@ -76,7 +77,7 @@ class TestDockerfile:
         subprocess.run([*pip, *build], check=True, timeout=100)
         (wheel,) = tmp_path.glob("*.whl")
         with zipfile.ZipFile(wheel) as packed:
-            assert {"subluminal/ledger/report.css", "subluminal/policy/starter.yaml"} <= set(packed.namelist())
+            assert {"subluminal/reports/report.css", "subluminal/policy/edit/starter.yaml"} <= set(packed.namelist())
             packed.extractall(root)
         env = isolated_env(tmp_path, PYTHONPATH=str(root), CI="true")
         version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]

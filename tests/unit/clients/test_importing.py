@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harness.client_files import SUB, ClientHome
-from subluminal.adapters.mcp_stdio.options import parse
+from subluminal.adapters.stdio.options import parse
 from subluminal.clients.importing import Choice
 from subluminal.clients.literals import looks_secret
 

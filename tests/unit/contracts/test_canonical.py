@@ -7,10 +7,10 @@ import subprocess
 import sys
 import time
 from decimal import Decimal
-from pathlib import Path
 
 import pytest
 
+from harness import places
 from subluminal.contracts.canonical import (
     KINDS,
     MAX_DEPTH,
@@ -23,7 +23,7 @@ from subluminal.contracts.canonical import (
 )
 from subluminal.contracts.errors import CanonicalError
 
-GOLDENS = json.loads((Path(__file__).parents[2] / "fixtures" / "canonical.json").read_text("utf-8"))
+GOLDENS = json.loads((places.FIXTURES / "canonical.json").read_text("utf-8"))
 
 
 @pytest.mark.contract("HASH-002")

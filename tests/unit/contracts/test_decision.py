@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import jsonschema
 import pytest
 
+from harness import places
 from subluminal.contracts.decision import Decision, Hint, PolicyRef, refusal_message, subluminal_data
 from subluminal.contracts.vocabulary import ACTION_STRICTNESS, ACTIONS, ERROR_CODES, REASON_CODES
 
-SCHEMA = json.loads((Path(__file__).parents[3] / "schema" / "error-data.json").read_text("utf-8"))
+SCHEMA = json.loads((places.ROOT / "schema" / "error-data.json").read_text("utf-8"))
 POLICY = PolicyRef("team", "1.2.0", "a" * 64)
 CALL = {"run_id": "r-1", "call_id": "c-1", "server_name": "git", "tool_name": "push", "args_hash": "b" * 64}
 COMMON = {

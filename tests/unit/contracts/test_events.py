@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import copy
 import json
-from pathlib import Path
 
 import msgspec
 import pytest
 
+from harness import places
 from subluminal.contracts import events, vocabulary
 from subluminal.contracts.events import decode_event, encode_event
 
-LINES = (Path(__file__).parents[2] / "fixtures" / "events.jsonl").read_bytes().splitlines(keepends=True)
+LINES = (places.FIXTURES / "events.jsonl").read_bytes().splitlines(keepends=True)
 EXAMPLES = [json.loads(line) for line in LINES]
 
 ENVELOPE = "v ts run_id agent_id client env source source.host_id source.proc_id source.shim_id"

@@ -6,17 +6,17 @@ import copy
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import jsonschema
 import msgspec
 import pytest
 import yaml
 
+from harness import places
 from subluminal.contracts.policy import Bundle
 from subluminal.contracts.schemas import schemas
 
-ROOT = Path(__file__).parents[3]
+ROOT = places.ROOT
 EVENTS = [json.loads(line) for line in (ROOT / "tests/fixtures/events.jsonl").read_text("utf-8").splitlines()]
 POLICIES = sorted((ROOT / "tests/fixtures/policies").glob("*.yaml"))
 SCHEMAS = schemas()

@@ -41,7 +41,7 @@ def test_without_a_file_nothing_heavy_is_imported(tmp_path: Path) -> None:
     program = (
         "import sys, os; sys.path.insert(0, 'src')\n"
         "from subluminal.host.config import load_config\n"
-        "from subluminal.host.bindings import spawn_environ\n"
+        "from subluminal.host.secrets.bindings import spawn_environ\n"
         "config = load_config(os.environ)\n"
         "spawn_environ(os.environ, config.server('x'), config.other_bindings('x'))\n"
         "loaded = {'tomllib', 're', 'json', 're2', 'typing', 'difflib', 'keyring', 'msgspec'} & set(sys.modules)\n"

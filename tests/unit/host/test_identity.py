@@ -13,7 +13,7 @@ import pytest
 
 from harness.shim import isolated_env
 from subluminal.contracts.identity import Source
-from subluminal.core.emit import Emitter
+from subluminal.core.emit.emitter import Emitter
 from subluminal.host import identity
 from subluminal.host.identity import borrow_environment, discover
 

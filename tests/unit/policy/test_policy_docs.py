@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import msgspec
 import pytest
 from msgspec import inspect
 
-from subluminal.cli.policy import COMMANDS, policy_group
+from harness import places
+from subluminal.cli.policy.group import COMMANDS, policy_group
 from subluminal.contracts.policy import Bundle
-from subluminal.core.hints import PLACEHOLDERS
-from subluminal.policy.cases import CaseFile
-from subluminal.policy.load import load_bundle
+from subluminal.core.engine.hints import PLACEHOLDERS
+from subluminal.policy.lint.load import load_bundle
+from subluminal.policy.replay.cases import CaseFile
 
-ROOT = Path(__file__).parents[3]
+ROOT = places.ROOT
 PAGE = (ROOT / "docs" / "policy.md").read_text()
 BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
-SOURCES = [path.read_text() for path in (ROOT / "src" / "subluminal" / "policy").glob("*.py")]
+SOURCES = [path.read_text() for path in (ROOT / "src" / "subluminal" / "policy").rglob("*.py")]
 
 
 def field_names(kind: inspect.Type) -> set[str]:

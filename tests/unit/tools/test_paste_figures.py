@@ -8,7 +8,9 @@ from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+from harness import places
+
+ROOT = places.ROOT
 PAGE = "# Page\n\n<!-- figures: shim -->\nold\n<!-- end -->\ntext\n<!-- figures: peers -->\nkept\n<!-- end -->\n"
 
 

@@ -17,11 +17,11 @@ from time import monotonic_ns
 
 import msgspec
 
-from subluminal.admission.door import TRANSPORT, Door
 from subluminal.contracts.digest import sha256_hex
 from subluminal.contracts.jsontext import quote, to_json
 from subluminal.contracts.toolcall import ToolCall
 from subluminal.contracts.vocabulary import ALLOW
+from subluminal.producer.in_process import TRANSPORT, Door
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
-    from subluminal.core.gate import CallRecord
+    from subluminal.core.gate.gate import CallRecord
 
 # Calls that asked for input and tools with risk classes: bounded, the oldest forgotten first.
 MAX_WAITING_CALLS = 1024

@@ -15,11 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from harness import places
 from harness.in_process import ACTIONS, EXAMPLES, POLICY, SCRIPT
 from harness.shim import isolated_env
 from harness.sink import EventFile
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = places.ROOT
 COMPAT = ROOT / ".venv" / "compat-mcp1"
 NEEDS = ("mcp<2", "fastmcp<3", "msgspec", "google-re2", "PyYAML")
 # How each host is protected; `middleware` is fastmcp's own, where codes and data are lost.

@@ -1,0 +1,89 @@
+"""Messages too large to hold in memory: scanned as they pass, hashed as they pass.
+
+From the client, a message must be judged before the server sees its end, and a second tool name may stand in its last
+bytes; so while a policy is enforced it waits in an unlinked file (0600) until it has been read to the end. When nothing
+can be refused, and always from the server, it streams on at once.
+"""
+
+from __future__ import annotations
+
+import os
+
+from subluminal.adapters.stdio.flow import FileSegment
+from subluminal.contracts.digest import sha256
+from subluminal.host import home
+from subluminal.mcp.message.scan import MessageScan
+
+# Scanning makes several copies of what it is given: the first piece of a message can be a mebibyte.
+SCAN_BYTES = 64 * 1024
+
+
+class Oversize:
+    """One message in pieces. With `hold`, its bytes wait in a file; `fault` says why they could not."""
+
+    def __init__(self, hold: bool, max_message_bytes: int, *, strict: bool = True) -> None:
+        self.scan = MessageScan(strict)
+        self.size = 0
+        self.hold = hold
+        self.fault: str | None = None
+        self._hash = sha256()
+        self._limit = max_message_bytes
+        self._fd = -1
+        if hold:
+            try:
+                self._fd = _unlinked_file()
+            except OSError as error:
+                self.fault = f"too large for memory, and there is no room to keep it: {error.strerror}"
+
+    def feed(self, chunk: bytes) -> None:
+        self.size += len(chunk)
+        self._hash.update(chunk)
+        if len(chunk) <= SCAN_BYTES:
+            self.scan.feed(chunk)
+        else:
+            for start in range(0, len(chunk), SCAN_BYTES):
+                self.scan.feed(chunk[start : start + SCAN_BYTES])
+        if self._fd < 0:
+            return
+        if self.size > self._limit:
+            self._give_up(f"larger than {self._limit} bytes")
+            return
+        try:
+            view = memoryview(chunk)
+            while view:
+                view = view[os.write(self._fd, view) :]
+        except OSError as error:
+            self._give_up(f"too large for memory, and there is no room to keep it: {error.strerror}")
+
+    def stream_hash(self) -> str:
+        return str(self._hash.hexdigest())
+
+    def release(self) -> FileSegment:
+        """The held message, without its newline, ready to go."""
+        segment = FileSegment(self._fd, self.size)
+        self._fd = -1
+        return segment
+
+    def drop(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _give_up(self, fault: str) -> None:
+        self.fault = fault
+        self.drop()
+
+
+def _unlinked_file() -> int:
+    """A file without a name: nothing is left behind whatever happens to us."""
+    directory = home.ensure_private_dir(home.spool_dir())
+    flags = os.O_RDWR | os.O_CLOEXEC
+    if hasattr(os, "O_TMPFILE"):
+        try:
+            return os.open(directory, flags | os.O_TMPFILE, 0o600)
+        except OSError:
+            pass  # a file system without it
+    path = os.path.join(directory, f".held-{os.getpid()}-{os.urandom(6).hex()}")
+    fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+    os.unlink(path)
+    return fd

@@ -1,0 +1,89 @@
+"""`sub shim`: start the upstream first, import the rest while it starts.
+
+Everything imported up to `spawn` is on the critical path of every agent's start: clients drop the tools of servers
+that are not ready within about a second. The heavy part, `relay`, loads while the server does its own loading.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from subluminal.adapters.stdio.msgspec_import import import_msgspec
+from subluminal.adapters.stdio.options import USAGE, Options, parse
+from subluminal.adapters.stdio.start_up import Prepared
+from subluminal.adapters.upstream.process import spawn
+from subluminal.contracts.errors import SubluminalError
+from subluminal.host.identity import borrow_environment
+
+# What a shell answers when a command cannot be found or run.
+EXIT_NOT_FOUND = 127
+EXIT_NOT_RUNNABLE = 126
+EXIT_INTERNAL = 70
+EXIT_INTERRUPTED = 130
+
+
+def main(argv: list[str]) -> int:
+    try:
+        options = parse(argv)
+        if options.help:
+            sys.stdout.write(USAGE)
+            return 0
+        return _run(options)
+    except SubluminalError as error:
+        _say(str(error))
+        if error.hint:
+            _say(f"  {error.hint}")
+        return error.exit_code
+    except KeyboardInterrupt:  # before the relay has its own handlers; the watchdog ends the server
+        return EXIT_INTERRUPTED
+
+
+def _run(options: Options) -> int:
+    borrow_environment(os.environ)
+    _keep_events_to_ourselves(options.events or os.environ.get("SUB_EVENTS") or "")
+    prepared = Prepared(options.server_name)
+    for warning in prepared.config.warnings:
+        _say(warning)
+    if prepared.errors:
+        from subluminal.adapters.stdio.parties import record_failed_start
+
+        record_failed_start(options, prepared)
+        raise prepared.errors[0]
+    try:
+        upstream = spawn(options.command, prepared.child_environ)
+    except OSError as fault:
+        _say(f"{options.server_name}: cannot start {options.command[0]!r}: {fault.strerror}")
+        return EXIT_NOT_FOUND if isinstance(fault, FileNotFoundError) else EXIT_NOT_RUNNABLE
+    try:
+        import_msgspec()
+        from subluminal.adapters.stdio.relay import Relay
+
+        return Relay(options, upstream, prepared).run()
+    except SubluminalError:
+        raise
+    except Exception as fault:
+        # The text of an exception may quote what passed through us; its type and place never do.
+        place = fault.__traceback__
+        while place is not None and place.tb_next is not None:
+            place = place.tb_next
+        where = f"{place.tb_frame.f_code.co_filename}:{place.tb_lineno}" if place is not None else "?"
+        _say(f"{options.server_name}: internal error {type(fault).__name__} at {where}; please report it")
+        return EXIT_INTERNAL
+
+
+def _keep_events_to_ourselves(sink: str) -> None:
+    """The server must not inherit the descriptor that our events go to: it could write events of its own."""
+    if sink.startswith("fd:") and sink[3:].isdigit() and int(sink[3:]) > 2:
+        try:
+            os.set_inheritable(int(sink[3:]), False)
+        except OSError:
+            pass  # not open: the sink will say so
+
+
+def _say(message: str) -> None:
+    """To stderr, never stdout: that belongs to the protocol."""
+    try:
+        os.write(2, f"sub: {message}\n".encode("utf-8", "replace"))
+    except OSError:
+        pass

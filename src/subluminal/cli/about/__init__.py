@@ -1,0 +1,1 @@
+"""Commands about `sub` itself: help, version, completion, the hash of arguments."""

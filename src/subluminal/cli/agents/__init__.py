@@ -1,0 +1,1 @@
+"""Commands that run an agent or stop one: `sub run`, `sub agent`, `sub kill`."""

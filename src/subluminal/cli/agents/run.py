@@ -1,0 +1,77 @@
+"""`sub run`: one identified run of an agent."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from subluminal.contracts.errors import UsageError
+from subluminal.contracts.vocabulary import CLIENTS, ENVS
+
+
+def hold_standard_descriptors() -> None:
+    """Started with one of them closed, our own files would take its number. The command finds it closed as before."""
+    while (fd := os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)) <= 2:
+        pass
+    os.close(fd)
+
+
+@click.command(
+    "run",
+    context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
+    epilog="Examples:\n\n  sub run -- claude\n\n  sub run --agent-id fixer --timeout 600 -- codex exec 'fix the build'"
+    "\n\n  sub run --strict --bundle trace -- claude -p 'fix the build'",
+)
+@click.option("--agent-id", help="Stable name of this agent (default: the client's name).")
+@click.option("--client", type=click.Choice(CLIENTS), help="Default: from the command's name.")
+@click.option("--env", "env_name", type=click.Choice(ENVS), help="Default: ci in CI, else dev.")
+@click.option("--principal", help="Who started the run (default: you).")
+@click.option("--run-id", help="Default: SUB_RUN_ID if set (a part of that run), else a new one.")
+@click.option("--policy", type=click.Path(dir_okay=False), help="Policy bundle for this run.")
+@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), help="Seconds; 0 means none.")
+@click.option(
+    "--headless/--no-headless", default=None, help="As in CI: no daemon, a report at the end. Default: if CI is set."
+)
+@click.option(
+    "--events", metavar="FILE|-", help="Headless: the run's events as JSONL; - is stdout (the agent's goes to stderr)."
+)
+@click.option("--bundle", metavar="DIR", help="Headless: a trace bundle with reports for CI; DIR must be new or empty.")
+@click.option("--strict", is_flag=True, help="Headless: exit 1 if a call was refused or a policy failed to load.")
+@click.option(
+    "--fail-on", type=click.Choice(("critical", "warn", "any")), help="Strict, for refusals of this severity or above."
+)
+@click.option("--max-blocked", type=click.IntRange(min=0), metavar="N", help="Strict, tolerating N refused calls.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)
+def run_command(command: tuple[str, ...], **given: Any) -> int:
+    """Run COMMAND as one identified run: every shim below it shares its run id, budgets and policy.
+
+    The terminal is the command's own. Exit code: the command's, 128 + the signal that ended it, 124 after --timeout,
+    125 when the run was terminated (`sub kill`, or a policy), 127 or 126 when the command cannot be started.
+
+    In CI (see docs/ci.md) --strict, --events and --bundle make it a gate: the agent's own exit code is returned if it
+    is not 0, else 1 when the job's rules were broken."""
+    hold_standard_descriptors()
+    if is_headless(given):
+        from subluminal.runs.headless import HeadlessRunner
+
+        return HeadlessRunner(list(command), given).run()
+    from subluminal.runs.runner import Runner
+
+    return Runner(list(command), given).run()
+
+
+def is_headless(given: dict[str, Any]) -> bool:
+    """As asked; by default where CI is set; and always where an option needs it."""
+    options = ("events", "bundle", "strict", "fail_on", "max_blocked")
+    needs = [name for name in options if given.get(name) is not None and given[name] is not False]
+    wanted = given.get("headless")
+    if wanted is False and needs:
+        option = "--" + needs[0].replace("_", "-")
+        raise UsageError(f"{option} needs a headless run", hint="Leave out --no-headless.")
+    if wanted is not None:
+        return bool(wanted)
+    if not needs and os.environ.get("SUB_RUN_ID") and os.environ.get("SUB_EVENTS", "").startswith("dir:"):
+        return False  # a part of a run that is being recorded already
+    return bool(needs) or os.environ.get("CI", "").lower() not in ("", "0", "false", "no")

@@ -1,0 +1,1 @@
+"""`sub import` and `sub restore`: clients' files."""

@@ -1,0 +1,289 @@
+"""`sub import` and `sub restore`: routing clients' MCP servers through the shim, and putting their files back."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable
+
+import click
+
+from subluminal.cli.render.output import note, paint, print_json
+from subluminal.clients import backups
+from subluminal.clients.base import Client, ConfigFile, Place
+from subluminal.clients.importing import Choice, import_file
+from subluminal.clients.registry import CLIENTS, client_named
+from subluminal.clients.report import FileReport
+from subluminal.clients.restoring import files_to_restore, restore_file
+from subluminal.clients.survey import SurveyedEntry, SurveyedFile, survey
+from subluminal.contracts.errors import UsageError
+from subluminal.host.executable import find_sub, may_vanish
+from subluminal.reports.printable import printable
+
+_COLOURS = {"wrapped": "green", "updated": "green", "restored": "green", "skipped": "yellow", "refused": "red"}
+
+_names = click.argument("client", required=False, metavar="[CLIENT]")
+_options = (
+    click.option("--all", "everything", is_flag=True, help="Every client that has a configuration here."),
+    click.option("--server", "servers", multiple=True, metavar="NAME", help="Only this server (repeatable)."),
+    click.option("--scope", "scopes", multiple=True, metavar="SCOPE", help="Only user, local, project or managed."),
+    click.option("--file", "path", metavar="PATH", help="This file, read as the client's configuration."),
+    click.option("--dry-run", is_flag=True, help="Show the change as a diff; write nothing."),
+    click.option("--foreign", is_flag=True, help="Also change files of another user (as root; the owner is kept)."),
+    click.option("--json", "as_json", is_flag=True, help="One JSON report on stdout."),
+)
+
+
+def _with_options(function: Callable[..., int]) -> Callable[..., int]:
+    for option in reversed(_options):
+        function = option(function)
+    return _names(function)
+
+
+@click.command("import", epilog="Clients: " + ", ".join(CLIENTS) + ".")
+@_with_options
+def import_command(
+    client: str | None,
+    everything: bool,
+    servers: tuple[str, ...],
+    scopes: tuple[str, ...],
+    path: str | None,
+    dry_run: bool,
+    foreign: bool,
+    as_json: bool,
+) -> int:
+    """Route a client's MCP servers through Subluminal.
+
+    Every stdio server keeps its name, environment and settings; only its command is started by `sub shim` from now on.
+    The file is backed up first; `sub restore` puts it back. Without CLIENT: shows what there is and changes nothing.
+
+    \b
+    Examples:
+      sub import                     what was found, and what an import would do
+      sub import claude              Claude Code: user, local and project servers
+      sub import codex --dry-run     the change as a diff
+      sub import claude --server github
+      sub import --all
+    """
+    if client is None and not everything:
+        _refuse_options_without_client(servers, scopes, path, dry_run)
+        return _overview(as_json)
+    sub = find_sub()
+    choice = Choice(servers, scopes)
+    targets = _targets(client, everything, path, choice, restoring=False)
+    found = (import_file(c, f, sub, choice, dry_run=dry_run, foreign=foreign) for c, f in targets)
+    reports = [report for report in found if report is not None]
+    missing = _missing(servers, reports)
+    code = 1 if client is not None and not reports else _exit_code(reports, missing)
+    if as_json:
+        print_json({"command": "import", "dry_run": dry_run, "sub": sub, "files": reports})
+        return code
+    _show(reports)
+    if not reports and client is not None:
+        note(f"No configuration of {client_named(client).title} was found. Looked at:")
+        for _, file in targets:
+            note(f"  {printable(file.path)}")
+        return code
+    _after_import(reports, client, dry_run, sub)
+    return code
+
+
+@click.command("restore", epilog="Clients: " + ", ".join(CLIENTS) + ".")
+@_with_options
+@click.option("--list", "listing", is_flag=True, help="List the backups instead.")
+def restore_command(
+    client: str | None,
+    everything: bool,
+    servers: tuple[str, ...],
+    scopes: tuple[str, ...],
+    path: str | None,
+    dry_run: bool,
+    foreign: bool,
+    as_json: bool,
+    listing: bool,
+) -> int:
+    """Put a client's configuration back.
+
+    A file that is as the import left it gets its original bytes back. If the client or you changed it since, only the
+    entries that were routed through Subluminal are put back and every other change is kept. Works without backups too.
+
+    \b
+    Examples:
+      sub restore claude
+      sub restore codex --dry-run
+      sub restore --all
+      sub restore --list             the backups that are kept
+    """
+    if listing:
+        return _list_backups(client, as_json)
+    if client is None and not everything:
+        raise UsageError("say which client to restore", hint="For example: sub restore claude; or sub restore --all.")
+    choice = Choice(servers, scopes)
+    targets = _targets(client, everything, path, choice, restoring=True)
+    found = (restore_file(c, f, choice, dry_run=dry_run, foreign=foreign) for c, f in targets)
+    reports = [report for report in found if report is not None]
+    missing = _missing(servers, reports)
+    code = _exit_code(reports, missing)
+    if as_json:
+        print_json({"command": "restore", "dry_run": dry_run, "files": reports})
+        return code
+    _show([report for report in reports if report.status != "unchanged" or report.servers])
+    if not any(report.status in ("restored", "refused", "gone") for report in reports):
+        note("Nothing to restore: no server is routed through Subluminal.")
+    elif dry_run:
+        note("Nothing was written (--dry-run).")
+    return code
+
+
+def _refuse_options_without_client(
+    servers: tuple[str, ...], scopes: tuple[str, ...], path: str | None, dry_run: bool
+) -> None:
+    if servers or scopes or path or dry_run:
+        raise UsageError("say which client to import", hint="For example: sub import claude --dry-run; or --all.")
+
+
+def _targets(
+    name: str | None, everything: bool, path: str | None, choice: Choice, *, restoring: bool
+) -> list[tuple[Client, ConfigFile]]:
+    if name is not None and everything:
+        raise UsageError("name a client or use --all, not both")
+    if path is not None:
+        if name is None:
+            raise UsageError("--file needs the client whose format it has")
+        return [(client_named(name), ConfigFile(os.path.abspath(path), "user"))]
+    place = Place()
+    clients = list(CLIENTS.values()) if name is None else [client_named(name)]
+    if restoring:
+        return [(client, file) for client in clients for file in files_to_restore(client, place)]
+    return [(client, file) for client in clients for file in client.find(place) if choice.covers_file(file)]
+
+
+def _missing(servers: tuple[str, ...], reports: list[FileReport]) -> list[str]:
+    """Names that were asked for and not found; an error if that leaves nothing at all."""
+    present = {server.name for report in reports for server in report.servers}
+    missing = [name for name in servers if name not in present]
+    if missing and not present and not any(report.error for report in reports):
+        raise UsageError(
+            f"no server is called {missing[0]!r} here", hint="`sub import` without arguments lists what was found."
+        )
+    for name in missing:
+        note(f"No server is called {name!r} here.")
+    return missing
+
+
+def _exit_code(reports: list[FileReport], missing: list[str]) -> int:
+    if any(report.status == "refused" for report in reports):
+        return 2
+    return 1 if missing or any(report.count("skipped") for report in reports) else 0
+
+
+def _show(reports: list[FileReport]) -> None:
+    for report in reports:
+        print(f"{paint(CLIENTS[report.client].title, None, bold=True)}  {printable(report.path)}")
+        width = max((len(printable(server.name)) for server in report.servers), default=0)
+        for server in report.servers:
+            where = server.scope if server.project is None else f"{server.scope} {server.project}"
+            line = f"{printable(server.name).ljust(width)}  {printable(where)}"
+            detail = server.detail or ("not a stdio server; left as it is" if server.status == "http" else "")
+            status = paint(server.status.ljust(8), _COLOURS.get(server.status))
+            print(f"  {status}  {line}" + (f"  ({printable(detail)})" if detail else ""))
+        if report.error:
+            print(f"  {paint('refused', 'red')}   {printable(report.error)}")
+            if report.hint:
+                print(f"            {printable(report.hint)}")
+        elif not report.servers:
+            print("  no MCP servers")
+        if report.exact is not None:
+            print("  byte for byte as before the import" if report.exact else "  other changes in the file were kept")
+        if report.backup:
+            print(f"  backup    {printable(report.backup)}")
+        for warning in report.warnings:
+            print(f"  {paint('note', 'yellow')}      {printable(warning)}")
+        if report.diff:
+            print("\n".join(printable(line) for line in report.diff.split("\n")))
+
+
+def _after_import(reports: list[FileReport], client: str | None, dry_run: bool, sub: str) -> None:
+    for report in reports:
+        for literal in report.literals:
+            command = f"sub secrets adopt {shlex.quote(literal.server)} {shlex.quote(literal.variable)}"
+            note(printable(f"{literal.server}: {literal.variable} looks like a secret in the file. Move it: {command}"))
+    if may_vanish(sub):
+        note(f"{sub} lies in an environment that may be cleared away. Install it (pipx, uv tool) and import again.")
+    if dry_run:
+        note("Nothing was written (--dry-run).")
+    elif any(report.status == "changed" for report in reports):
+        note(f"Undo at any time:  sub restore {client or '--all'}")
+        note("Restart the client, then watch its tool calls:  sub tail")
+    elif any(report.error for report in reports):
+        return  # what was refused has been told, and nobody knows what it holds
+    elif not any(report.count("already", "updated") for report in reports):
+        note("No stdio servers are configured here yet. Add one with the client, then import again.")
+    else:
+        note("Nothing to do: every stdio server goes through Subluminal already.")
+
+
+def _overview(as_json: bool) -> int:
+    found = survey()
+    if as_json:
+        print_json({"command": "import", "dry_run": True, "sub": find_sub(), "found": found})
+        return 0
+    for file in found:
+        print(f"{paint(CLIENTS[file.client].title, None, bold=True)}  {printable(file.path)}")
+        _overview_of(file)
+    waiting = dict.fromkeys(_import_of(file) for file in found if any(_would_wrap(entry) for entry in file.entries))
+    if not found:
+        note("No client configuration was found. Known clients: " + ", ".join(CLIENTS) + ".")
+    elif waiting:
+        note("Nothing was changed. To route these servers through Subluminal:")
+        for command in waiting:
+            note(f"  {command}")
+    else:
+        note("Nothing to do: every stdio server goes through Subluminal already.")
+    return 0
+
+
+def _import_of(file: SurveyedFile) -> str:
+    """Managed files belong to an administrator, so they are imported only when asked for."""
+    return f"sub import {file.client}" + (" --scope managed" if file.scope == "managed" else "")
+
+
+def _overview_of(file: SurveyedFile) -> None:
+    if file.error:
+        print(f"  {paint('unreadable', 'red')}  {printable(file.error)}")
+    elif not file.entries:
+        print("  no MCP servers")
+    width = max((len(printable(entry.name)) for entry in file.entries), default=0)
+    for entry in file.entries:
+        where = entry.scope if entry.project is None else f"{entry.scope} {entry.project}"
+        print(f"  {printable(entry.name).ljust(width)}  {printable(where)}  {_outlook(entry)}")
+
+
+def _would_wrap(entry: SurveyedEntry) -> bool:
+    return not entry.wrapped and entry.transport == "stdio"
+
+
+def _outlook(entry: SurveyedEntry) -> str:
+    if entry.wrapped:
+        return "routed" if entry.sub_exists else f"routed, but {printable(entry.sub or '')} does not exist"
+    if entry.transport == "http":
+        return "http; stays as it is"
+    return f"stays as it is: {entry.problem}" if entry.problem else "would be routed"
+
+
+def _list_backups(client: str | None, as_json: bool) -> int:
+    kept = [record for record in backups.records() if client is None or record.client == client]
+    if as_json:
+        rows = [
+            {"backup": backups.backup_path(r), "intact": backups.original(r) is not None, "record": r} for r in kept
+        ]
+        print_json({"backups": rows})
+        return 0
+    for record in kept:
+        state = "restored" if record.restored_at else "active"
+        damaged = "" if backups.original(record) is not None else "  (missing or damaged)"
+        print(f"{record.created_at[:19]}Z  {record.client}  {state}  {printable(record.path)}{damaged}")
+        print(f"    {printable(backups.backup_path(record))}")
+    if not kept:
+        note(f"No backups in {backups.directory()}.")
+    return 0

@@ -1,0 +1,1 @@
+"""`sub doctor`: one module for each area that is looked at."""

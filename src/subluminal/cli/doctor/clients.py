@@ -1,0 +1,116 @@
+"""Do the clients on this machine start their servers through us, and does nothing in their files undo it?"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+
+from subluminal.cli.doctor.report import ERROR, NOTE, WARNING, Area, count, edit_command, quoted
+from subluminal.clients import backups
+from subluminal.clients.base import Client, Place
+from subluminal.clients.registry import CLIENTS
+from subluminal.clients.restoring import files_to_restore
+from subluminal.clients.survey import SurveyedEntry, SurveyedFile, survey_file
+
+# Client -> the program that tells its version.
+_PROGRAMS = {"claude": "claude", "codex": "codex", "gemini": "gemini", "opencode": "opencode"}
+_VERSION_TIMEOUT_S = 5.0
+_VERSION = re.compile(r"\d+(?:\.\d+)+[^\s,)]*")
+
+
+def check_clients(cwd: str, sub: str | None) -> list[Area]:
+    place = Place(cwd)
+    with ThreadPoolExecutor(len(_PROGRAMS)) as pool:
+        versions = dict(zip(_PROGRAMS, pool.map(_version, _PROGRAMS.values()), strict=True))
+        areas = [_check(client, place, sub, versions.get(client.name)) for client in CLIENTS.values()]
+    found = [area for area in areas if area is not None]
+    if not found:
+        found = [Area("clients", "none found: no client is installed or configured here")]
+    return found
+
+
+def _version(program: str) -> str | None:
+    """None: not installed. Empty: it does not say."""
+    path = shutil.which(program)
+    if path is None:
+        return None
+    try:
+        done = subprocess.run(
+            [path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_VERSION_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    found = _VERSION.search(done.stdout.decode("utf-8", "replace"))
+    return found.group() if found else ""
+
+
+def _check(client: Client, place: Place, sub: str | None, version: str | None) -> Area | None:
+    read = [survey_file(client, file) for file in files_to_restore(client, place)]
+    files = [file for file in read if file is not None]
+    if not files and version is None:
+        return None
+    area = Area(client.name, facts={"title": client.title, "version": version, "files": files})
+    for file in files:
+        _check_file(area, client, file, sub)
+    entries = [entry for file in files for entry in file.entries]
+    routed = sum(entry.wrapped for entry in entries)
+    stdio = sum(entry.wrapped or entry.transport == "stdio" for entry in entries)
+    name = f"{client.title} {version}" if version else client.title
+    area.summary = f"{name}: {routed} of {count(stdio, 'server')} routed" if stdio else f"{name}: no stdio servers"
+    return area
+
+
+def _check_file(area: Area, client: Client, file: SurveyedFile, sub: str | None) -> None:
+    if file.error is not None:
+        area.add(ERROR, "unreadable", file.error, edit_command(file.path, file.line))
+        return
+    imported = [r for r in backups.records() if r.client == client.name and r.path == file.path and not r.restored_at]
+    waiting = [entry for entry in file.entries if not entry.wrapped and entry.transport == "stdio"]
+    if waiting:
+        since = f" since the import of {imported[-1].created_at[:10]}" if imported else ""
+        names = ", ".join(entry.name for entry in waiting)
+        message = f"{file.path}: not routed{since}: {names}"
+        area.add(WARNING, "unwrapped", message, _import_command(client, file))
+    remote = [entry.name for entry in file.entries if entry.transport == "http"]
+    if remote:
+        message = f"{file.path}: http servers are not governed yet: {', '.join(remote)}"
+        area.add(NOTE, "http", message)
+    for entry in file.entries:
+        _check_entry(area, client, file, entry, sub)
+
+
+def _check_entry(area: Area, client: Client, file: SurveyedFile, entry: SurveyedEntry, sub: str | None) -> None:
+    here = f"{file.path}: {entry.name}"
+    if entry.wrapped and not entry.sub_exists:
+        message = f"{here} is started by {entry.sub}, which is not there: the client has lost this server"
+        area.add(ERROR, "sub-missing", message, _import_command(client, file))
+    elif entry.wrapped and sub is not None and os.path.realpath(entry.sub or "") != os.path.realpath(sub):
+        message = f"{here} is started by another installation, {entry.sub}"
+        area.add(WARNING, "other-sub", message, _import_command(client, file))
+    if entry.wrapped and entry.server_name != entry.name:
+        message = f"{here} is judged and recorded under another name, {entry.server_name!r}"
+        area.add(ERROR, "other-name", message, _import_command(client, file))
+    if entry.problem is not None:
+        area.add(WARNING, "odd-entry", f"{here} {entry.problem}", edit_command(file.path))
+    if entry.steering:
+        # Whoever wrote the repository must not choose our policy; in the user's own file it is likely meant.
+        level = ERROR if entry.scope == "project" and entry.wrapped else WARNING
+        message = f"{here} sets {', '.join(entry.steering)}, which steers Subluminal itself"
+        area.add(level, "steering", message, edit_command(file.path))
+    for literal in entry.literals:
+        message = f"{here}: {literal.variable} looks like a secret written out"
+        area.add(WARNING, "literal-secret", message, quoted("sub", "secrets", "adopt", entry.name, literal.variable))
+
+
+def _import_command(client: Client, file: SurveyedFile) -> str:
+    """A file that is not found from here is named; managed files are changed only when asked for."""
+    found = {known.path for known in client.find(Place())}
+    command = ["sub", "import", client.name]
+    if file.path not in found:
+        command += ["--file", file.path]
+    elif file.scope == "managed":
+        command += ["--scope", "managed"]
+    return quoted(*command)

@@ -1,0 +1,117 @@
+"""Does the record arrive, whole and unchanged?"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+
+from subluminal.cli.doctor.report import ERROR, WARNING, Area, count, quoted
+from subluminal.contracts.errors import LedgerError
+from subluminal.host import home
+from subluminal.host.record.journal import REJECTED
+from subluminal.ledger.daemon.autostart import connect
+from subluminal.ledger.daemon.health import ledger_health
+from subluminal.ledger.daemon.sync import sync
+from subluminal.ledger.read.ledger import open_ledger
+from subluminal.ledger.trace.verify import verify_run
+
+# Checking a chain reads every event of the run; a longer one is left to `sub verify`.
+MAX_CHAIN_EVENTS = 100_000
+# What a daemon that runs may be behind while shims are busy.
+_TOLERATED_LAG_BYTES = 1 << 20
+_SYNC_S = 3.0
+
+
+def check_ledger() -> Area:
+    caught_up = sync(_SYNC_S)
+    health = ledger_health()
+    area = Area("ledger", facts={name: value for name, value in health.items() if name != "problems"})
+    if not health["exists"]:
+        area.summary = "empty: it begins with the first tool call"
+    elif health["events"] is None:
+        broken = health["problems"][0] if health["problems"] else "the ledger cannot be read"
+        area.add(ERROR, "ledger-unreadable", broken, quoted("mv", health["path"], health["path"] + ".damaged"))
+        return area
+    else:
+        area.summary = (
+            f"{count(health['runs'], 'run')}, {count(health['calls'], 'call')}, {_size(health['size_bytes'])}"
+        )
+        _check_last_run(area)
+    _check_daemon(area, health, caught_up)
+    if health["rejected_lines"]:
+        place = os.path.join(home.spool_dir(), REJECTED)
+        message = f"{count(health['rejected_lines'], 'line')} in journals were no events and were set aside"
+        area.add(WARNING, "rejected-lines", message, "head -c 2000 " + quoted(place) + "/*")
+    return area
+
+
+def _check_daemon(area: Area, health: dict[str, object], caught_up: bool) -> None:
+    if health["last_error"]:
+        message = f"ledgerd cannot store events: {health['last_error']} (the journals keep them)"
+        area.add(ERROR, "ledgerd-error", message, "sub ledgerd --stop && sub ledgerd --foreground")
+        return
+    lag = health["lag_bytes"]
+    assert isinstance(lag, int)
+    if health["daemon_pid"] is None:
+        if _is_deaf():
+            pid_file = os.path.join(home.sub_home(), "ledgerd.pid")
+            area.add(ERROR, "ledgerd-deaf", "ledgerd runs but does not answer", f'kill "$(cat {quoted(pid_file)})"')
+        elif not caught_up:
+            message = f"ledgerd does not start, and {_size(lag)} of events wait for it"
+            area.add(ERROR, "ledgerd-absent", message, "sub ledgerd --foreground")
+        elif area.summary:
+            area.summary += "; ledgerd starts when needed"
+        return
+    area.summary += f"; ledgerd runs (pid {health['daemon_pid']})"
+    if lag > _TOLERATED_LAG_BYTES and not caught_up:
+        message = f"ledgerd is {_size(lag)} behind"
+        area.add(WARNING, "ledgerd-lag", message, "sub ledgerd --status")
+
+
+def _is_deaf() -> bool:
+    connection = connect()
+    if connection is None:
+        return False
+    connection.close()
+    return True
+
+
+def _check_last_run(area: Area) -> None:
+    try:
+        with open_ledger() as ledger:
+            run_id = ledger.resolve_run("last")
+        report = verify_run(home.ledger_db(), run_id) if _is_short(run_id) else None
+    except LedgerError:
+        return  # no run yet
+    except sqlite3.Error as error:
+        place = home.ledger_db()
+        area.add(ERROR, "ledger-unreadable", f"{place} is damaged: {error}", quoted("mv", place, place + ".damaged"))
+        return
+    area.facts["last_run"] = run_id
+    area.facts["last_run_intact"] = report.ok if report is not None else None
+    if report is None:
+        return
+    if report.ok:
+        area.summary += ", chain intact"
+    else:
+        message = f"the record of the last run was changed: {report.faults[0].what}"
+        area.add(ERROR, "chain-broken", message, f"sub verify {quoted(run_id)}")
+
+
+def _is_short(run_id: str) -> bool:
+    from subluminal.ledger.store.schema import open_reader
+
+    connection = open_reader(home.ledger_db())
+    try:
+        row = connection.execute("SELECT event_count FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+    finally:
+        connection.close()
+    return row is not None and row[0] <= MAX_CHAIN_EVENTS
+
+
+def _size(number: int) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if number < 1024:
+            return f"{number} {unit}"
+        number //= 1024
+    return f"{number} GiB"

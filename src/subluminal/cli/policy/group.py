@@ -1,0 +1,32 @@
+"""`sub policy`: governance as code. Each command lives in a module of its own, imported when it is used."""
+
+from __future__ import annotations
+
+import click
+
+from subluminal.cli.lazy import LazyGroup, Table
+
+COMMANDS: Table = {
+    "init": ("subluminal.cli.policy.edit", "init_command", "Write a commented starter policy and its tests."),
+    "lint": ("subluminal.cli.policy.lint", "lint_command", "Check policies and say how to mend them."),
+    "explain": ("subluminal.cli.policy.explain", "explain_command", "Say how one call would be decided, and why."),
+    "test": ("subluminal.cli.policy.test", "test_command", "Run the tests of policies."),
+    "diff": ("subluminal.cli.policy.diff", "diff_command", "Compare two policies: looser or tighter?"),
+    "check": ("subluminal.cli.policy.check", "check_command", "Judge recorded calls again under a policy."),
+    "compile": ("subluminal.cli.policy.lint", "compile_command", "Print the compiled snapshot and its policy_hash."),
+    "fmt": ("subluminal.cli.policy.edit", "fmt_command", "Format policies; comments stay."),
+}
+
+
+class PolicyGroup(LazyGroup):
+    table = COMMANDS
+
+
+@click.group(
+    "policy",
+    cls=PolicyGroup,
+    help="Lint, compile, explain, diff and test policies.",
+    epilog="Start with: sub policy init, sub policy lint .subluminal/policy.yaml, sub policy test .subluminal",
+)
+def policy_group() -> None:
+    pass

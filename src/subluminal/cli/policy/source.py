@@ -1,0 +1,44 @@
+"""Policies named on the command line: read them, compile them, and show every finding of one that does not."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from subluminal.cli.render.output import paint
+from subluminal.policy.compile.bundle import compile_bundle
+from subluminal.policy.compile.snapshot import MAX_SOURCE_BYTES, read_source
+from subluminal.policy.lint.findings import ERROR, Finding, InvalidPolicy
+from subluminal.reports.printable import printable
+
+STDIN = "<stdin>"
+
+
+def source_of(path: str) -> tuple[bytes, str]:
+    """The bytes of a policy and the name to show for it; `-` is standard input."""
+    if path == "-":
+        return sys.stdin.buffer.read(MAX_SOURCE_BYTES + 1), STDIN
+    return read_source(path), path
+
+
+def compiled(path: str) -> dict[str, Any]:
+    """The snapshot of a policy; otherwise all findings on stderr and the end of the command."""
+    try:
+        return compile_bundle(*source_of(path))
+    except InvalidPolicy as invalid:
+        show_findings(invalid.findings, sys.stderr)
+        raise click.exceptions.Exit(invalid.exit_code) from None
+
+
+def show_findings(findings: list[Finding], stream: Any) -> None:
+    for finding in findings:
+        colour = "red" if finding.level == ERROR else "yellow"
+        head, _, rest = printable(finding.text()).partition(f" {finding.level}: ")
+        print(f"{head} {paint(finding.level, colour, bold=True, stream=stream)}: {rest}", file=stream)
+        print(f"    fix: {printable(finding.fix)}", file=stream)
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")

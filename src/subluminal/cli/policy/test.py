@@ -1,0 +1,109 @@
+"""`sub policy test`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from subluminal.cli.policy.files import write_file
+from subluminal.cli.policy.source import count, show_findings
+from subluminal.cli.render.output import note, paint, print_json
+from subluminal.contracts.errors import UsageError
+from subluminal.policy.lint.findings import InvalidPolicy
+from subluminal.policy.replay.cases import SUFFIXES, find_case_files
+from subluminal.policy.replay.testing import FileResult, TestResult, run_file
+from subluminal.reports.policy_junit import junit_xml
+from subluminal.reports.printable import printable
+
+
+@click.command(
+    "test",
+    short_help="Run the tests of policies.",
+    help="""Run test files against the real engine: call sequences with times, and the decisions they should meet.
+
+    PATH is a test file or a directory to search for *.test.yaml (default: here). NAME.test.yaml tests NAME.yaml unless
+    it names another policy. The exit code is 1 if a test fails or a file is broken.
+
+    \b
+    Examples:
+      sub policy test .subluminal
+      sub policy test policies --run budget --junit report.xml
+    """,
+)
+@click.argument("paths", metavar="[PATH]...", nargs=-1)
+@click.option("--run", "pattern", metavar="PATTERN", help="Only tests whose name contains PATTERN.")
+@click.option("--coverage", is_flag=True, help="List the rules that no test matched.")
+@click.option("--min-coverage", type=click.IntRange(0, 100), metavar="PERCENT", help="Exit 1 if fewer rules matched.")
+@click.option("--fail-on-empty", is_flag=True, help="Exit 1 if no test was run.")
+@click.option("--junit", metavar="FILE", help="Write a JUnit XML report.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def test_command(
+    paths: tuple[str, ...],
+    pattern: str | None,
+    coverage: bool,
+    min_coverage: int | None,
+    fail_on_empty: bool,
+    junit: str | None,
+    as_json: bool,
+) -> int:
+    files, broken = _run(paths or (".",), pattern)
+    if junit:
+        write_file(junit, junit_xml(files))
+    results = [result for file in files for result in file.results]
+    failed = [result for result in results if result.failure]
+    rules = [hit for file in files for hit in file.covered.values()]
+    percent = 100 * sum(rules) // len(rules) if rules else 100
+    if as_json:
+        print_json({"files": [file.as_dict() for file in files], "tests": len(results), "failed": len(failed)})
+    else:
+        for file in files:
+            _print_file(file, coverage)
+    if not results:
+        note(f"No test was run. Test files are named *{SUFFIXES[0]}.")
+    else:
+        passed = len(results) - len(failed)
+        note(f"{count(len(results), 'test')}: {passed} passed, {len(failed)} failed; {percent}% of rules")
+    if fail_on_empty and not results:
+        return 1
+    if min_coverage is not None and percent < min_coverage:
+        note(f"{percent}% of the rules were matched by a test; --min-coverage asks for {min_coverage}%.")
+        return 1
+    return 1 if failed or broken else 0
+
+
+def _run(paths: tuple[str, ...], pattern: str | None) -> tuple[list[FileResult], bool]:
+    files: list[FileResult] = []
+    broken = False
+    for path in paths:
+        for name in find_case_files(path):
+            try:
+                files.append(run_file(name, pattern))
+            except InvalidPolicy as invalid:
+                show_findings(invalid.findings, sys.stderr)
+                broken = True
+                if invalid.exit_code == 2 and name in paths:
+                    raise UsageError(f"{name} cannot be tested", hint="Name a test file or a directory.") from None
+    return files, broken
+
+
+def _print_file(file: FileResult, coverage: bool) -> None:
+    if file.results:
+        print(printable(file.path))
+    for result in file.results:
+        _print_result(result)
+    missed = [rule_id for rule_id, hit in file.covered.items() if not hit]
+    if coverage:
+        matched = f"{len(file.covered) - len(missed)} of {count(len(file.covered), 'rule')}"
+        print(f"  {matched} matched in {printable(file.policy)}")
+        for rule_id in missed:
+            print(f"    never matched: {printable(rule_id)}")
+
+
+def _print_result(result: TestResult) -> None:
+    if result.failure is None:
+        print(f"  {paint('pass', 'green')}  {printable(result.name)}")
+        return
+    print(f"  {paint('FAIL', 'red', bold=True)}  {printable(result.name)}")
+    print(f"        {printable(result.failure.text())}")
+    print(f"        {printable(result.failure.summary)}")

@@ -1,0 +1,115 @@
+"""`sub ledgerd`: start, look at, or stop the ledger daemon."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from subluminal.cli.render.output import note, print_json
+from subluminal.contracts.errors import LedgerError
+
+DEFAULT_HTTP = "127.0.0.1:7411"
+
+
+@click.command(
+    "ledgerd",
+    help="""The ledger daemon: the one process that writes the ledger.
+
+It starts by itself when a shim first needs it and ends when there has been nothing to do for a while, so this
+command is for looking (--status), stopping (--stop) and for service managers (--foreground).
+
+\b
+Examples:
+  sub ledgerd                     start it in the background, if it does not run
+  sub ledgerd --status --json
+  sub ledgerd --foreground        stay, and write the log to stderr as well
+  sub ledgerd --foreground --http
+""",
+)
+@click.option("--foreground", is_flag=True, help="Stay in the foreground.")
+@click.option("--status", "want_status", is_flag=True, help="Say whether it runs and what it is doing.")
+@click.option("--stop", "want_stop", is_flag=True, help="Stop it. Journals keep what it has not taken in yet.")
+@click.option(
+    "--http",
+    "http",
+    metavar="[HOST:PORT]",
+    is_flag=False,
+    flag_value=DEFAULT_HTTP,
+    help=f"With --foreground: also serve HTTP, on a loopback address only; {DEFAULT_HTTP} where none is given.",
+)
+@click.option("--quiet", is_flag=True, help="With --foreground: write the log to ledgerd.log only.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def ledgerd_command(
+    foreground: bool, want_status: bool, want_stop: bool, http: str | None, quiet: bool, as_json: bool
+) -> int:
+    if http and not foreground:
+        raise click.UsageError("--http needs --foreground")
+    if want_status:
+        return _status(as_json)
+    if want_stop:
+        return _stop(as_json)
+    if foreground:
+        return _foreground(http, quiet)
+    from subluminal.ledger.daemon.autostart import require_ledgerd
+
+    require_ledgerd()
+    return _status(as_json)
+
+
+def _status(as_json: bool) -> int:
+    from subluminal.ledger.daemon.control import ask
+
+    answer = ask({"control": "status"})
+    if as_json:
+        print_json({"running": answer is not None, **(answer or {}).get("status", {})})
+    elif answer is None:
+        print("ledgerd is not running; it starts by itself when it is needed")
+    else:
+        state = answer["status"]
+        print(
+            f"ledgerd {state['pid']}: up {state['uptime_s']} s, {state['connections']} connections,"
+            f" {state['journals']} journals, {state['lag_bytes']} bytes to take in"
+        )
+        if state["last_error"]:
+            note(f"last error: {state['last_error']}")
+    return 0 if answer is not None else 1
+
+
+def _stop(as_json: bool) -> int:
+    from subluminal.ledger.daemon.control import ask, wait_until_gone
+
+    answer = ask({"control": "stop"})
+    if answer is not None and not wait_until_gone(10.0):
+        raise LedgerError("The ledger daemon did not end within 10 seconds.")
+    if as_json:
+        print_json({"stopped": answer is not None})
+    else:
+        print("ledgerd has ended" if answer is not None else "ledgerd was not running")
+    return 0
+
+
+def _foreground(http: str | None, quiet: bool) -> int:
+    from subluminal.ledger.daemon.daemon import AlreadyRunning, Daemon
+    from subluminal.ledger.daemon.log import Log
+    from subluminal.ledger.daemon.settings import idle_exit_s, private_home
+
+    os.umask(0o077)
+    home = private_home()
+    log = Log(os.path.join(home, "ledgerd.log"), echo=not quiet)
+    try:
+        daemon = Daemon(home, idle_exit_s=idle_exit_s(), log=log)
+    except AlreadyRunning as error:
+        if not quiet:
+            print(error, file=sys.stderr)
+        return 0
+    except LedgerError as error:
+        log(str(error))
+        raise
+    if http:
+        from subluminal.ledger.http.serve import serve_in_thread
+
+        serve_in_thread(home, http, log)
+    daemon.run()
+    return 0

@@ -1,0 +1,272 @@
+"""`sub query`: search recorded tool calls. Read-only, no daemon, and the whole command within 100 ms."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from subluminal.cli.options import Command, Option, Values
+from subluminal.cli.render.columns import aligned, terminal_columns
+from subluminal.cli.render.moments import date_and_clock, duration, moment_ms, short_time
+from subluminal.cli.render.output import DECISION_COLOURS, colour_wanted, note, paint
+from subluminal.cli.render.rows import print_csv, print_json_rows
+from subluminal.contracts.errors import UsageError
+from subluminal.contracts.vocabulary import ACTIONS, STATUSES
+from subluminal.ledger.daemon.sync import sync
+from subluminal.ledger.read.ledger import GROUPS, Ledger, Row, open_ledger
+from subluminal.ledger.read.plan import Filters
+from subluminal.reports.printable import printable
+
+DEFAULT_LIMIT = 50
+_PAGE = 1000
+# The words of the options, beside the names of the columns.
+_GROUP_WORDS = {
+    "server": "server_name",
+    "tool": "tool_name",
+    "rule": "rule_id",
+    "reason": "reason_code",
+    "run": "run_id",
+    "agent": "agent_id",
+}
+
+HELP = """Search recorded tool calls, newest first.
+
+All conditions must hold; an option given twice means either. Names may be globs.
+
+\b
+Examples:
+  sub query --decision BLOCK --since 2h
+  sub query --run last --tool 'git_*' --json
+  sub query --status ERROR --status TIMEOUT --group-by server,tool
+  sub query --text 'DROP TABLE' --since 2026-01-31
+  sub query --run last --limit 0 --csv > calls.csv
+"""
+
+OPTIONS = [
+    Option("--run", "run", "Run id, the beginning of one, or last.", metavar="RUN", multiple=True),
+    Option("--agent", "agent", "Agent id.", metavar="ID", multiple=True),
+    Option("--client", "client", "claude, codex, headless, custom, unknown.", metavar="NAME", multiple=True),
+    Option("--env", "env", "dev, ci, prod, unknown.", metavar="NAME", multiple=True),
+    Option("--server", "server", "Server name or glob.", metavar="NAME", multiple=True),
+    Option("--tool", "tool", "Tool name or glob.", metavar="NAME", multiple=True),
+    Option("--decision", "decision", "What the policy decided.", multiple=True, choices=ACTIONS),
+    Option(
+        "--status", "status", "How the call ended; PENDING: it has not.", multiple=True, choices=(*STATUSES, "PENDING")
+    ),
+    Option("--rule", "rule", "Id of the rule that decided.", metavar="ID", multiple=True),
+    Option("--reason", "reason", "Reason code, such as BUDGET_EXCEEDED.", metavar="CODE", multiple=True),
+    Option("--args-hash", "args_hash", "Hash of the arguments; see `sub hash`.", metavar="HASH"),
+    Option("--text", "text", "Text in previews, names, reasons or error messages.", metavar="TEXT"),
+    Option("--since", "since", "From then on: 15m, 2h, 3d ago, or an RFC 3339 time.", metavar="TIME"),
+    Option("--until", "until", "Before then.", metavar="TIME"),
+    Option("--limit", "limit", "At most so many; 0: all.  [default: 50]", metavar="N", kind=int),
+    Option("--cursor", "cursor", "Go on after a page; the page before names it.", metavar="CURSOR"),
+    Option("--count", "count", "Print only how many there are.", is_flag=True),
+    Option("--group-by", "group_by", "Count per group, e.g. tool,decision (also day, hour).", metavar="COLUMNS"),
+    Option("--json", "as_json", "One JSON object per line.", is_flag=True),
+    Option("--csv", "as_csv", "CSV with a header.", is_flag=True),
+    Option("--no-sync", "no_sync", "Do not take in what still lies in the spool.", is_flag=True),
+]
+
+
+def query(values: Values) -> int:
+    if values["as_json"] and values["as_csv"]:
+        raise UsageError("--json and --csv exclude each other.")
+    if values["count"] and values["group_by"]:
+        raise UsageError("--count and --group-by exclude each other: groups are counts already.")
+    limit = DEFAULT_LIMIT if values["limit"] is None else values["limit"]
+    if limit < 0:
+        raise UsageError(f"--limit must not be negative: {limit}.")
+    bring_up_to_date(values["no_sync"])
+    with open_ledger() as ledger:
+        filters = make_filters(ledger, values)
+        if values["count"]:
+            _print_count(ledger.count(filters), values)
+        elif values["group_by"]:
+            _print_groups(ledger, filters, values, limit)
+        else:
+            _print_calls(ledger, filters, values, limit)
+    return 0
+
+
+def bring_up_to_date(no_sync: bool) -> None:
+    if not no_sync and not sync():
+        note("Some events still lie in the spool; the ledger is taking them in. Ask again in a moment.")
+
+
+def make_filters(ledger: Ledger, values: Values) -> Filters:
+    import time
+
+    now = time.time_ns() // 1_000_000
+    return Filters(
+        run_id=[ledger.resolve_run(name) for name in values["run"]],
+        agent_id=values["agent"],
+        client=values["client"],
+        env=values["env"],
+        server_name=values["server"],
+        tool_name=values["tool"],
+        decision=values["decision"],
+        status=values["status"],
+        rule_id=values["rule"],
+        reason_code=values["reason"],
+        args_hash=values["args_hash"],
+        text=values["text"],
+        since_ms=moment_ms(values["since"], now) if values["since"] else None,
+        until_ms=moment_ms(values["until"], now) if values["until"] else None,
+    )
+
+
+def _print_count(count: int, values: Values) -> None:
+    if values["as_json"]:
+        print_json_rows([{"count": count}])
+    elif values["as_csv"]:
+        print_csv([{"count": count}])
+    else:
+        print(count)
+
+
+# -- calls ----------------------------------------------------------------------------------------------------------
+
+
+class Pages:
+    """The calls of one or more pages; `next_cursor` is known after the last row."""
+
+    def __init__(self, ledger: Ledger, filters: Filters, limit: int, cursor: str | None) -> None:
+        self._ledger = ledger
+        self._filters = filters
+        self._left = limit or sys.maxsize
+        self.next_cursor = cursor
+
+    def __iter__(self) -> Iterator[Row]:
+        while self._left > 0:
+            size = min(self._left, _PAGE)
+            page = self._ledger.calls(self._filters, limit=size, cursor=self.next_cursor)
+            yield from page.rows
+            self._left -= size
+            self.next_cursor = page.next_cursor
+            if page.next_cursor is None:
+                return
+
+
+def _print_calls(ledger: Ledger, filters: Filters, values: Values, limit: int) -> None:
+    pages = Pages(ledger, filters, limit, values["cursor"])
+    if values["as_json"]:
+        print_json_rows(pages)
+    elif values["as_csv"]:
+        print_csv(pages)
+    elif not _print_table(pages):
+        note(
+            "No call matches."
+            if _asked(values)
+            else "No tool call has been recorded yet. Run an agent; see `sub help`."
+        )
+    if pages.next_cursor is not None:
+        note(f"More: --cursor {pages.next_cursor}, a higher --limit, or --limit 0 for all.")
+
+
+def _asked(values: Values) -> bool:
+    return any(value for name, value in values.items() if name not in ("as_json", "as_csv", "no_sync", "limit"))
+
+
+_HEADER = ["TIME", "DECISION", "STATUS", "LATENCY", "TOOL", "RULE", "REASON", "RUN", "CALL"]
+# What a narrow terminal goes without first; `sub show CALL` tells the rest.
+_DROPPED = (7, 6, 5, 8)
+
+
+def _print_table(rows: Iterable[Row]) -> int:
+    found = list(rows)
+    if found:
+        when = date_and_clock if terminal_columns() is None else short_time
+        cells = [[when(row["created_at"]), *_cells(row)] for row in found]
+        print_table(cells, _HEADER, numbers=(3,), drop=_DROPPED, colours=[_colour(row) for row in found])
+    return len(found)
+
+
+def _cells(row: Row) -> list[str]:
+    reason = row["reason_code"] or "-"
+    if row["would_action"]:
+        reason += f" (would {row['would_action']})"
+    return [
+        row["decision"] or "-",
+        row["status"] or "running",
+        duration(row["latency_ms"]),
+        printable(f"{row['server_name']}/{row['tool_name']}"),
+        printable(row["rule_id"] or "-"),
+        printable(reason),
+        printable(row["run_id"]),
+        printable(row["call_id"]),
+    ]
+
+
+def _colour(row: Row) -> str | None:
+    decision = row["decision"]
+    if decision == "ALLOW" and row["status"] not in ("OK", None):
+        return "red"
+    return DECISION_COLOURS.get(decision or "")
+
+
+def print_table(
+    rows: list[list[str]],
+    header: list[str],
+    *,
+    numbers: tuple[int, ...] = (),
+    drop: tuple[int, ...] = (),
+    colours: list[str | None] | None = None,
+) -> None:
+    """Aligned; on a terminal each line in its colour and no wider than it."""
+    lines = aligned(rows, header, numbers=numbers, drop=drop, total=terminal_columns())
+    painted = colour_wanted() and colours is not None
+    out = [paint("  ".join(lines[0]).rstrip(), None, bold=True)]
+    for i, line in enumerate(lines[1:]):
+        text = "  ".join(line).rstrip()
+        out.append(paint(text, colours[i]) if painted and colours is not None else text)
+    sys.stdout.write("\n".join(out) + "\n")
+
+
+# What a narrow terminal goes without first.
+_GROUP_DROP = ("AVG", "MAX", "THROTTLED", "P50", "ALLOWED", "P95", "ERRORS")
+
+# -- groups ---------------------------------------------------------------------------------------------------------
+
+
+def _print_groups(ledger: Ledger, filters: Filters, values: Values, limit: int) -> None:
+    words = [word.strip() for word in values["group_by"].split(",") if word.strip()]
+    by = list(dict.fromkeys(_GROUP_WORDS.get(word, word) for word in words))
+    if not by or any(name not in GROUPS for name in by):
+        wrong = ", ".join(word for word in words if _GROUP_WORDS.get(word, word) not in GROUPS) or "nothing"
+        raise UsageError(
+            f"Cannot group by {wrong}.", hint=f"Known: {', '.join([*_GROUP_WORDS, *GROUPS])}, joined by commas."
+        )
+    rows = ledger.group(filters, by=by, limit=limit or 100_000)
+    if values["as_json"]:
+        print_json_rows(rows)
+    elif values["as_csv"]:
+        print_csv(rows)
+    elif rows:
+        names = list(rows[0])
+        cells = [[_group_cell(name, row[name]) for name in names] for row in rows]
+        header = [_group_title(name) for name in names]
+        drop = tuple(header.index(title) for title in _GROUP_DROP if title in header)
+        print_table(cells, header, numbers=tuple(range(len(by), len(names))), drop=drop)
+    else:
+        note("No call matches.")
+
+
+def _group_title(name: str) -> str:
+    return name.removesuffix("_name").upper().replace("LATENCY_MS_", "").replace("_", " ")
+
+
+def _group_cell(name: str, value: Any) -> str:
+    if name.startswith("latency_ms"):
+        return "-" if value is None else duration(round(value))
+    return "-" if value is None else printable(str(value))
+
+
+QUERY = Command("query", query, HELP, OPTIONS)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "query_command":  # made for click only when click is in use
+        return QUERY.click_command()
+    raise AttributeError(name)

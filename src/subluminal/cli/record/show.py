@@ -1,0 +1,93 @@
+"""`sub show`: a run's timeline, or everything known of one call."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from subluminal.cli.options import Command, Option, Values
+from subluminal.cli.record.query import bring_up_to_date
+from subluminal.cli.render.columns import terminal_columns
+from subluminal.cli.render.rows import print_json_rows
+from subluminal.contracts.errors import LedgerError
+from subluminal.ledger.read.ledger import Ledger, open_ledger
+from subluminal.ledger.read.lookup import ambiguous, calls_beginning, runs_beginning
+
+HELP = """Show one run as a timeline, or everything known of one call.
+
+TARGET is the id of a run or a call, the beginning of one if it is unambiguous, or last for the latest run.
+
+\b
+Examples:
+  sub show last
+  sub show run-01hx
+  sub show last --json | jq '.timeline[] | select(.kind == "call" and .decision != "ALLOW")'
+"""
+
+OPTIONS = [
+    Option("--run", "run", "The run of the call, where several use its id.", metavar="RUN"),
+    Option("--json", "as_json", "One JSON object.", is_flag=True),
+    Option("--no-sync", "no_sync", "Do not take in what still lies in the spool.", is_flag=True),
+]
+
+
+def show(values: Values) -> int:
+    bring_up_to_date(values["no_sync"])
+    with open_ledger() as ledger:
+        run_id, call_id = _find(ledger, values["target"], values["run"])
+        if call_id is None:
+            _show_run(ledger, run_id, values["as_json"])
+        else:
+            _show_call(ledger, run_id, call_id, values["as_json"])
+    return 0
+
+
+def _find(ledger: Ledger, target: str, run: str | None) -> tuple[str, str | None]:
+    """(run_id, call_id); no call_id: the run itself is meant."""
+    if run is None and target == "last":
+        return ledger.resolve_run("last"), None
+    run_id = None if run is None else ledger.resolve_run(run)
+    runs = [] if run_id is not None else runs_beginning(ledger.connection, target)
+    if runs == [target]:
+        return target, None
+    calls = calls_beginning(ledger.connection, target, run_id)
+    if len(runs) + len(calls) == 1:
+        return (runs[0], None) if runs else (calls[0][1], calls[0][0])
+    if runs or calls:
+        if {call_id for call_id, _ in calls} == {target}:
+            names = ", ".join(run for _, run in calls)
+            raise LedgerError(f"Several runs have a call {target!r}: {names}.", hint="Choose one with --run RUN.")
+        raise ambiguous("run or call", target, [*runs, *(call_id for call_id, _ in calls)])
+    raise LedgerError(
+        f"There is no run or call {target!r} in the ledger.", hint="`sub runs` and `sub query` list what there is."
+    )
+
+
+def _show_run(ledger: Ledger, run_id: str, as_json: bool) -> None:
+    from subluminal.cli.record.show_run import lines, timeline
+
+    run = ledger.run(run_id)
+    items = timeline(ledger, run_id)
+    if as_json:
+        print_json_rows([{**run, "timeline": items}])
+    else:
+        sys.stdout.write("\n".join(lines(run, items, terminal_columns())) + "\n")
+
+
+def _show_call(ledger: Ledger, run_id: str, call_id: str, as_json: bool) -> None:
+    from subluminal.cli.record.show_call import describe, lines
+
+    call = describe(ledger, ledger.call(call_id, run_id))
+    if as_json:
+        print_json_rows([call])
+    else:
+        sys.stdout.write("\n".join(lines(call, terminal_columns())) + "\n")
+
+
+SHOW = Command("show", show, HELP, OPTIONS, argument="target")
+
+
+def __getattr__(name: str) -> Any:
+    if name == "show_command":
+        return SHOW.click_command()
+    raise AttributeError(name)

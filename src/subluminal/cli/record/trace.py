@@ -1,0 +1,281 @@
+"""`sub export`, `sub ingest`, `sub verify` and `sub prune`: the record as a whole."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from subluminal.cli.render.columns import PIPE_CELLS, cut
+from subluminal.cli.render.output import note, paint, print_json
+from subluminal.contracts.errors import LedgerError, UsageError
+from subluminal.host import home
+from subluminal.reports.printable import printable
+
+if TYPE_CHECKING:
+    from subluminal.ledger.trace.verify import Report
+
+# Bad lines named one by one; beyond that only their number.
+_NAMED_LINES = 20
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+@click.group("export", help="Export a run as a trace bundle that can be verified and ingested anywhere.")
+def export_group() -> None:
+    pass
+
+
+@export_group.command(
+    "run",
+    help="""Export one run: its exact events, its chain head, and the policies that were in force.
+
+RUN is a run id, an unambiguous beginning of one, or "last". The bundle is a .tar.gz, or a directory if the name
+given with -o does not end in .tar.gz.
+
+\b
+Examples:
+  sub export run last
+  sub export run 01JD3 -o trace.tar.gz
+  sub export run last -o trace/ --json
+""",
+)
+@click.argument("run")
+@click.option("-o", "--output", metavar="PATH", help="Where to write; by default RUN.tar.gz here.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object about the bundle.")
+def export_run_command(run: str, output: str | None, as_json: bool) -> None:
+    from subluminal.ledger.read.ledger import open_ledger
+    from subluminal.ledger.trace.bundle import export_run
+
+    with open_ledger() as ledger:
+        run_id = ledger.resolve_run(run)
+        destination = output or re.sub(r"[^A-Za-z0-9._-]", "_", run_id)[:100].lstrip(".") + ".tar.gz"
+        manifest = export_run(ledger, run_id, destination.rstrip("/") or destination, home.snapshot_dir())
+    if as_json:
+        facts = {"path": destination, "run_id": run_id, "event_count": manifest.event_count}
+        print_json({**facts, "chain_head": manifest.chain_head, "files": sorted(manifest.files)})
+    else:
+        print(destination)
+        note(f"{manifest.event_count} events of run {printable(run_id)}, chain head {manifest.chain_head[:16]}…")
+
+
+@click.command(
+    "ingest",
+    help="""Read events into the ledger: a JSONL file, a trace bundle, or - for standard input.
+
+Reading the same events twice adds nothing. A line that is no event is reported with its number; the good ones are
+kept. A bundle that was changed is refused as a whole.
+
+\b
+Examples:
+  sub ingest events.jsonl
+  sub ingest trace.tar.gz
+  ci-agent | tee events.jsonl | sub ingest -
+""",
+)
+@click.argument("sources", nargs=-1, required=True, metavar="BUNDLE|FILE|-...")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object with counts and bad lines.")
+def ingest_command(sources: tuple[str, ...], as_json: bool) -> int:
+    counts = {"stored": 0, "known": 0, "bad": 0}
+    bad_lines: list[dict[str, Any]] = []
+    for source in sources:
+        _ingest_source(source, counts, bad_lines, quiet=as_json)
+    if as_json:
+        print_json({**counts, "bad_lines": bad_lines})
+    else:
+        known = f", {counts['known']} were there already" if counts["known"] else ""
+        bad = f", {counts['bad']} bad lines left out" if counts["bad"] else ""
+        print(f"{counts['stored']} events stored{known}{bad}")
+    return 1 if counts["bad"] else 0
+
+
+def _ingest_source(source: str, counts: dict[str, int], bad_lines: list[dict[str, Any]], *, quiet: bool) -> None:
+    from subluminal.ledger.trace.bundle import is_bundle, open_bundle
+
+    if source == "-":
+        _ingest_lines("<stdin>", _lines(sys.stdin.buffer), counts, bad_lines, quiet)
+    elif is_bundle(source):
+        with open_bundle(source) as bundle:
+            _ingest_lines(source, bundle.lines(), counts, bad_lines, quiet)
+            _ingest_policies(bundle.policies())
+    else:
+        try:
+            with open(source, "rb") as file:
+                _ingest_lines(source, _lines(file), counts, bad_lines, quiet)
+        except OSError as error:
+            hint = "Name a JSONL file or a bundle, or - for standard input."
+            raise UsageError(f"{source} cannot be read: {error.strerror}.", hint=hint) from None
+
+
+def _lines(file: IO[bytes]) -> Iterator[bytes]:
+    """Lines in bounded memory: one longer than any event comes in pieces, each of which is refused."""
+    from subluminal.ledger.fold.reading import MAX_LINE_BYTES
+
+    while line := file.readline(MAX_LINE_BYTES + 2):
+        yield line.removesuffix(b"\n")
+
+
+def _ingest_lines(
+    source: str, lines: Iterable[bytes], counts: dict[str, int], bad_lines: list[dict[str, Any]], quiet: bool
+) -> None:
+    from subluminal.ledger.ingest.submit import submit
+
+    for outcome in submit(lines):
+        if outcome.error is None:
+            counts["known" if outcome.duplicate else "stored"] += 1
+            continue
+        counts["bad"] += 1
+        if len(bad_lines) < _NAMED_LINES:
+            bad_lines.append({"source": source, "line": outcome.line_no, "error": outcome.error})
+            if not quiet:
+                note(printable(f"{source}:{outcome.line_no}: {outcome.error}"))
+
+
+def _ingest_policies(policies: Iterable[tuple[str, bytes]]) -> None:
+    from subluminal.ledger.daemon.control import ask
+    from subluminal.ledger.fold.reading import MAX_LINE_BYTES
+
+    for policy_hash, snapshot in policies:
+        if len(snapshot) < MAX_LINE_BYTES // 2:
+            ask({"control": "policy", "policy_hash": policy_hash, "snapshot": snapshot.decode("utf-8", "replace")})
+
+
+@click.command(
+    "verify",
+    help="""Prove that the record was not changed.
+
+Checks the hash chain of a run, its witness in ledger.heads, and that every row is what the events say. Names the first
+bad event after an edit, a removal, a reordering or a cut, and then ends with 1.
+
+\b
+Examples:
+  sub verify                 the last run
+  sub verify 01JD3
+  sub verify --all
+  sub verify trace.tar.gz
+""",
+)
+@click.argument("what", default="last", metavar="[RUN|last|BUNDLE]")
+@click.option("--all", "want_all", is_flag=True, help="Every run in the ledger.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per run.")
+def verify_command(what: str, want_all: bool, as_json: bool) -> int:
+    reports = _reports(what, want_all)
+    for report in reports:
+        if as_json:
+            print_json({"ok": report.ok, **_facts(report)})
+        else:
+            _print_report(report)
+    if any(report.ok and report.witnessed == 0 for report in reports):
+        note("Without its line in ledger.heads, a run whose end was cut off cannot be told from a whole one.")
+    if want_all and not as_json:
+        note(f"{len(reports)} runs, {sum(not report.ok for report in reports)} with faults")
+    return 0 if all(report.ok for report in reports) else 1
+
+
+def _reports(what: str, want_all: bool) -> list[Report]:
+    from subluminal.ledger.read.ledger import open_ledger
+    from subluminal.ledger.trace.bundle import is_bundle, verify_bundle
+    from subluminal.ledger.trace.verify import verify_all, verify_run
+
+    path = home.ledger_db()
+    if want_all:
+        return verify_all(path)
+    if is_bundle(what):
+        if not os.path.exists(path):
+            return [verify_bundle(what)]
+        with open_ledger() as ledger:
+            return [verify_bundle(what, ledger)]
+    with open_ledger() as ledger:
+        try:
+            run_id = ledger.resolve_run(what)
+        except LedgerError:
+            run_id = what  # one that was removed is known to its witness only
+    return [verify_run(path, run_id)]
+
+
+def _facts(report: Report) -> dict[str, Any]:
+    import msgspec
+
+    facts: dict[str, Any] = msgspec.to_builtins(report)
+    return facts
+
+
+def _print_report(report: Report) -> None:
+    name = cut(printable(report.run_id), PIPE_CELLS) or "bundle"
+    if report.ok:
+        doubt = ", not in ledger.heads yet" if report.witnessed == 0 else ""
+        print(f"{paint('ok', 'green')}   {name}: {report.events} events, chain head {report.head[:16]}…{doubt}")
+    for fault in report.faults:
+        place = f"event {fault.event}: " if fault.event is not None else ""
+        call = f" (call {printable(fault.call_id)})" if fault.call_id is not None else ""
+        print(f"{paint('BAD', 'red')}  {name}: {place}{printable(fault.what)}{call}")
+
+
+@click.command(
+    "prune",
+    help="""Remove runs that ended long ago.
+
+Whole runs go; a tombstone with the chain head stays, so that `sub verify --all` can tell pruning from tampering.
+Export what you want to keep first.
+
+\b
+Examples:
+  sub prune --older-than 90d --dry-run
+  sub prune --older-than 90d
+""",
+)
+@click.option("--older-than", required=True, metavar="AGE", help="Such as 90d, 12w or 36h.")
+@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def prune_command(older_than: str, dry_run: bool, as_json: bool) -> None:
+    from subluminal.ledger.read.ledger import open_ledger
+
+    before = _before(older_than)
+    if dry_run:
+        from subluminal.ledger.store.prune import prunable
+
+        with open_ledger() as ledger:
+            runs = prunable(ledger.connection, before)
+    else:
+        from subluminal.host.run.files import remove_stale
+
+        runs = _prune(before)
+        remove_stale()
+    calls = sum(run["calls_total"] for run in runs)
+    if as_json:
+        print_json({"dry_run": dry_run, "before": before, "runs": [run["run_id"] for run in runs], "calls": calls})
+        return
+    for run in runs:
+        print(f"{printable(run['run_id'])}  ended {run['ended_at']}  {run['calls_total']} calls")
+    note(f"{len(runs)} runs with {calls} calls {'would go' if dry_run else 'removed'}")
+
+
+def _prune(before: str) -> list[dict[str, Any]]:
+    from subluminal.ledger.daemon.autostart import require_ledgerd
+    from subluminal.ledger.daemon.control import ask
+
+    if not os.path.exists(home.ledger_db()):
+        raise LedgerError(f"There is no ledger at {home.ledger_db()} yet.", hint="There is nothing to remove.")
+    require_ledgerd()
+    answer = ask({"control": "prune", "before": before}, timeout=600.0) or {}
+    if "pruned" not in answer:
+        raise LedgerError(f"The ledger daemon could not remove the runs: {answer.get('error', 'no answer')}.")
+    runs: list[dict[str, Any]] = answer["pruned"]
+    return runs
+
+
+def _before(older_than: str) -> str:
+    from datetime import UTC, datetime, timedelta
+
+    found = re.fullmatch(r"(\d{1,6})([smhdw])", older_than.strip())
+    if found is None:
+        raise UsageError(f"--older-than {older_than!r} is no age.", hint="Write a number and a unit: 90d, 12w, 36h.")
+    seconds = int(found[1]) * _UNITS_S[found[2]]
+    try:
+        moment = datetime.now(UTC) - timedelta(seconds=seconds)
+    except OverflowError:
+        raise UsageError(f"--older-than {older_than!r} goes back before the calendar.") from None
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

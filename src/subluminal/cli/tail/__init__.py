@@ -1,0 +1,1 @@
+"""`sub tail`: what it follows, what of it is wanted, and how it is drawn."""

@@ -1,0 +1,248 @@
+"""`sub tail`: watch tool calls as they happen."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from typing import Any
+
+from subluminal.cli.options import Command, Option, Values
+from subluminal.cli.render.moments import between_ms
+from subluminal.cli.render.output import note
+from subluminal.cli.tail.call_state import ENDED, STARTED, CallState, apply, from_event, from_row
+from subluminal.cli.tail.feed import Feed, Gone, Presence, give_way, pause_s
+from subluminal.cli.tail.view import JsonView, RawView, TerminalView, TextView, View
+from subluminal.cli.tail.wanted import Wanted
+from subluminal.contracts.errors import LedgerError, UsageError
+from subluminal.contracts.vocabulary import ACTIONS
+from subluminal.ledger.daemon.sync import sync
+from subluminal.ledger.read.ledger import MAX_LIMIT, Ledger
+from subluminal.ledger.read.plan import Filters
+
+DEFAULT_LINES = 10
+# Calls whose end is awaited. An agent that starts more at once loses the oldest from sight, never from the ledger.
+MAX_OPEN_CALLS = 10_000
+TICK_MS = 1000
+
+HELP = """Watch tool calls as they happen, one line per call.
+
+On a terminal a line is updated in place until its call has ended; elsewhere it is printed when the call ends. Reasons
+and hints stand below their call. Ends with Ctrl-C.
+
+\b
+Examples:
+  sub tail
+  sub tail --decision BLOCK --decision REJECT_WITH_HINT
+  sub tail --run last --server 'git*' -n 100 --no-follow
+  sub tail --json | jq 'select(.state == "ended") | .latency_ms'
+"""
+
+OPTIONS = [
+    Option("--run", "run", "Only this run: its id, the beginning of it, or last.", metavar="RUN", multiple=True),
+    Option("--decision", "decision", "Only calls decided so.", multiple=True, choices=ACTIONS),
+    Option("--server", "server", "Only this server (name or glob).", metavar="NAME", multiple=True),
+    Option("--tool", "tool", "Only this tool (name or glob).", metavar="NAME", multiple=True),
+    Option("-n/--lines", "lines", "Begin with the last N calls.", metavar="N", kind=int, default=DEFAULT_LINES),
+    Option("--no-follow", "no_follow", "Print what there is and end.", is_flag=True),
+    Option("--json", "as_json", "One JSON object per change of a call's state.", is_flag=True),
+    Option("--events", "events", "The events themselves, one per line, as the ledger keeps them.", is_flag=True),
+]
+
+
+def tail(values: Values) -> int:
+    if values["as_json"] and values["events"]:
+        raise UsageError("--json and --events exclude each other.")
+    if not 0 <= values["lines"] <= MAX_LIMIT:
+        raise UsageError(f"--lines must be between 0 and {MAX_LIMIT}, not {values['lines']}.")
+    follow = not values["no_follow"]
+    signal.signal(signal.SIGTERM, _stop)
+    view = _view(values, follow)
+    try:
+        watch = Tail(values, view)
+        if follow:
+            watch.follow()
+        else:
+            watch.look_back()
+    except (KeyboardInterrupt, Gone):
+        pass  # how a person ends it
+    finally:
+        view.close()
+    return 0
+
+
+def _stop(number: int, frame: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def _view(values: Values, follow: bool) -> View:
+    if values["events"]:
+        return RawView()
+    if values["as_json"]:
+        return JsonView()
+    return TerminalView() if follow and sys.stdout.isatty() else TextView(show_open=not follow)
+
+
+class Tail:
+    def __init__(self, values: Values, view: View) -> None:
+        self._values = values
+        self._view = view
+        self._feed = Feed()
+        self._open: dict[tuple[str, str], CallState] = {}
+        self._wanted: Wanted | None = None
+        self._told: str | None = None
+
+    # -- look back ------------------------------------------------------------------------------------------------
+
+    def look_back(self) -> None:
+        sync()
+        if not self._feed.open(patience_s=0.0):
+            self._tell_waiting(waiting=False)
+            return
+        self._begin()
+        self._view.flush()
+
+    def _begin(self) -> bool:
+        """The last calls, and the place to follow from, as of one moment. False: the run asked for is not there yet."""
+        ledger = self._feed.ledger
+        assert ledger is not None
+        ledger.connection.execute("BEGIN")
+        try:
+            if not ledger.runs(limit=1).rows:
+                self._tell_waiting(waiting=not self._values["no_follow"])
+                if "last" in self._values["run"]:
+                    return False
+            names = [ledger.resolve_run(name) for name in self._values["run"]]
+            self._wanted = Wanted(names, self._values)
+            self._feed.start_here()
+            if not self._values["lines"]:
+                return True
+            if self._values["events"]:
+                self._last_events(self._wanted)
+            else:
+                self._last_calls(ledger, names)
+        finally:
+            ledger.connection.execute("COMMIT")
+        return True
+
+    def _last_events(self, wanted: Wanted) -> None:
+        def is_wanted(line: bytes) -> bool:
+            event = json.loads(line)
+            return wanted.run(event["run_id"]) and wanted.event(event)
+
+        for line in self._feed.last_lines(self._values["lines"], is_wanted):
+            self._view.raw(line)
+
+    def _last_calls(self, ledger: Ledger, names: list[str]) -> None:
+        filters = Filters(
+            run_id=names,
+            server_name=self._values["server"],
+            tool_name=self._values["tool"],
+            decision=self._values["decision"],
+        )
+        page = ledger.calls(filters, limit=self._values["lines"])
+        for row in reversed(page.rows):
+            call = from_row(ledger.call(row["call_id"], row["run_id"]))
+            if call.state != ENDED:
+                self._open[call.key] = call
+            self._view.call(call, ledger)
+
+    # -- follow ---------------------------------------------------------------------------------------------------
+
+    def follow(self) -> None:
+        presence = Presence()
+        began, next_tick = False, 0.0
+        try:
+            while True:
+                looked_at = time.monotonic()
+                presence.keep()
+                if not began:
+                    began = self._try_to_begin()
+                    if began:
+                        give_way()
+                if began:
+                    for line in self._feed.lines():
+                        self._take(line)
+                    if time.monotonic() >= next_tick:
+                        next_tick = time.monotonic() + TICK_MS / 1000
+                        self._tick()
+                    self._view.flush()
+                presence.wait(pause_s(time.monotonic() - looked_at, self._feed.has_more))
+        finally:
+            presence.close()
+            self._feed.close()
+
+    def _try_to_begin(self) -> bool:
+        if self._feed.ledger is None and not self._feed.open():
+            self._tell_waiting(waiting=True)
+            return False
+        return self._begin()
+
+    def _tell_waiting(self, *, waiting: bool) -> None:
+        text = "No tool call has been recorded yet."
+        text += " Waiting: run an agent" if waiting else " Run an agent"
+        text += " whose servers go through Subluminal (`sub import claude`; see `sub help quickstart`)."
+        if text != self._told:
+            self._told = text
+            note(text)
+
+    def _take(self, line: bytes) -> None:
+        assert self._wanted is not None
+        event = json.loads(line)
+        if not self._wanted.run(event["run_id"]):
+            return
+        if self._values["events"]:
+            if self._wanted.event(event):
+                self._view.raw(line)
+            return
+        kind = event["type"]
+        if kind in ("run_end", "breaker_trip", "policy_loaded"):
+            self._view.happened(event, self._feed.ledger)
+        elif "call" in event:
+            self._take_call(event)
+
+    def _take_call(self, event: dict[str, Any]) -> None:
+        assert self._wanted is not None
+        key = event["run_id"], event["call"]["call_id"]
+        call = self._open.get(key)
+        if call is None:
+            call = self._earlier(key) if event["type"] != "tool_call_start" else None
+            call = call or from_event(event)
+            self._open[key] = call
+            if len(self._open) > MAX_OPEN_CALLS:
+                del self._open[next(iter(self._open))]
+        before = call.state, call.row["hint"]
+        apply(call, event)
+        if call.state == ENDED:
+            self._open.pop(key, None)
+        if self._wanted.call(call.row) and (before != (call.state, call.row["hint"]) or call.state == STARTED):
+            self._view.call(call, self._feed.ledger)
+
+    def _earlier(self, key: tuple[str, str]) -> CallState | None:
+        """A call that began before we looked."""
+        if self._feed.ledger is None:
+            return None
+        try:
+            return from_row(self._feed.ledger.call(key[1], key[0]))
+        except LedgerError:
+            return None
+
+    def _tick(self) -> None:
+        """How long the calls have run that are still running."""
+        if not self._open or not isinstance(self._view, TerminalView):
+            return
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        for call in self._open.values():
+            elapsed_ms = between_ms(call.row["created_at"], now)
+            if elapsed_ms is not None and elapsed_ms >= TICK_MS:
+                self._view.ticked(call, elapsed_ms)
+
+
+TAIL = Command("tail", tail, HELP, OPTIONS)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "tail_command":
+        return TAIL.click_command()
+    raise AttributeError(name)

@@ -1,0 +1,1 @@
+"""Events as bytes. The only place that renders one, or takes something out of one."""

@@ -1,0 +1,1 @@
+"""Policy evaluation over run state: pure, deterministic, time passed in. Reached through the gate alone."""

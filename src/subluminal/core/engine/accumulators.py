@@ -1,0 +1,328 @@
+"""The rules that keep state: budget, rate_limit, dedupe, breaker (§2.5).
+
+Each reads its entries and gathers operations; none changes state itself. Keys are digests of the policy, the rule and
+the scope: `run` is one entry per rule, `tool` one per tool name, `server_tool` one per server and tool. A leg that
+continues a call is neither charged nor counted again.
+"""
+
+from __future__ import annotations
+
+from subluminal.contracts.digest import blake2b
+from subluminal.contracts.vocabulary import (
+    BLOCK,
+    BREAKER_ERRORS,
+    BREAKER_LATENCY,
+    BREAKER_REPEAT,
+    BUDGET_EXCEEDED,
+    DUPLICATE_CALL,
+    RATE_LIMITED,
+)
+from subluminal.core.engine.rules import AccessRule, Refusal, Rule, TagRule
+from subluminal.core.engine.state import (
+    CLOCK_SLACK_MS,
+    KEY_BYTES,
+    MARK,
+    MAX_INTEGER,
+    MAX_WINDOW,
+    PUSH,
+    SET,
+    SET_RUN,
+    live,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from subluminal.core.engine.rules import Judgement, Outcome, Trip
+    from subluminal.core.engine.state import Entries, Op
+
+
+_NOTHING = (0, b"", 0, 0, 0)
+
+
+class Accumulator(Rule):
+    """A rule with state. `keys` are made once per (server, tool)."""
+
+    __slots__ = ("run_wide", "scope", "set_op")
+
+    def __init__(self, number: int, spec: dict[str, Any]) -> None:
+        super().__init__(number, spec)
+        self.scope: str = self.detail.get("scope") or "run"
+        self.run_wide = self.scope == "run"
+        self.set_op = SET_RUN if self.run_wide else SET
+
+    def keys(self, policy: str, server_name: str, tool_name: str) -> Any:
+        return self.digest(policy, server_name, tool_name).digest()
+
+    def digest(self, policy: str, server_name: str, tool_name: str, *more: str) -> Any:
+        """Unambiguous: every part is preceded by its length."""
+        parts = [policy, self.rule_id, self.kind, self.scope, *more]
+        if self.scope != "run":
+            parts.append(tool_name)
+        if self.scope == "server_tool":
+            parts.append(server_name)
+        state = blake2b(digest_size=KEY_BYTES)
+        for part in parts:
+            raw = part.encode("utf-8", "surrogatepass")
+            state.update(b"%d:" % len(raw) + raw)
+        return state
+
+    def peek(self, judgement: Judgement, keys: Any) -> Any:
+        """The state as a trace shows it."""
+        raise TypeError("an accumulator is one of its kinds")
+
+
+class BudgetRule(Accumulator):
+    """Charges every attempt that still fits; one that does not fit is refused and charges nothing."""
+
+    __slots__ = ("_cost", "_limit_calls", "_limit_cost", "_on_exceed")
+    hint_kind = "BUDGET"
+
+    def __init__(self, number: int, spec: dict[str, Any]) -> None:
+        super().__init__(number, spec)
+        calls, cost = self.detail.get("limit_calls"), self.detail.get("limit_cost_units")
+        self._limit_calls = MAX_INTEGER if calls is None else min(int(calls), MAX_INTEGER)
+        self._limit_cost = MAX_INTEGER if cost is None else min(int(cost), MAX_INTEGER)
+        per_call = self.detail.get("cost_units_per_call")
+        self._cost = 1 if per_call is None else min(int(per_call), MAX_INTEGER)
+        self._on_exceed: str = self.detail.get("on_exceed") or BLOCK
+
+    def apply(self, judgement: Judgement, outcome: Outcome, keys: Any) -> Refusal | None:
+        if judgement.call.continues is not None:
+            return None
+        entries = judgement.entries
+        _, _, calls, cost, _ = (entries.run_wide if self.run_wide else entries.keyed).get(keys, _NOTHING)
+        if calls < self._limit_calls and cost + self._cost <= self._limit_cost:
+            judgement.always.append((self.set_op, keys, calls + 1, cost + self._cost, 0))
+            return None
+        # Written again unchanged, so that a counter in use is not the least recently written one.
+        judgement.always.append((self.set_op, keys, calls, cost, 0))
+        facts: dict[str, Any] = {"scope": self.scope}
+        if calls >= self._limit_calls:
+            facts.update(limit=self._limit_calls, used=calls, unit="calls")
+        else:
+            facts.update(limit=self._limit_cost, used=cost, unit="cost units")
+        return Refusal(self, self._on_exceed, self.reason_code or BUDGET_EXCEEDED, facts)
+
+    def peek(self, judgement: Judgement, keys: Any) -> Any:
+        entries = judgement.entries
+        _, _, calls, cost, _ = (entries.run_wide if self.run_wide else entries.keyed).get(keys, _NOTHING)
+        return {"calls": calls, "cost_units": cost}
+
+
+class RateRule(Accumulator):
+    """A token bucket in integers: what does not make a whole token yet is carried as a remainder, so nothing drifts."""
+
+    __slots__ = ("_backoff_ms", "_capacity", "_cost", "_on_limit", "_period_ms", "_refill")
+    hint_kind = "RATE"
+
+    def __init__(self, number: int, spec: dict[str, Any]) -> None:
+        super().__init__(number, spec)
+        self._capacity = self.number_of("capacity")
+        self._refill = self.number_of("refill_tokens")
+        self._period_ms = max(1, self.number_of("refill_period_ms", 1))
+        cost = self.detail.get("cost_tokens_per_call")
+        self._cost = 1 if cost is None else min(int(cost), MAX_INTEGER)
+        self._on_limit: str = self.detail.get("on_limit") or "THROTTLE"
+        self._backoff_ms = self.number_of("backoff_ms")
+
+    def bucket(self, judgement: Judgement, key: bytes) -> tuple[int, int, int]:
+        """Tokens, remainder and time of the bucket as it stands now."""
+        now = judgement.mono_ms
+        entries = judgement.entries
+        op = (entries.run_wide if self.run_wide else entries.keyed).get(key)
+        if op is None:
+            return self._capacity, 0, now
+        _, _, tokens, remainder, at_ms = op
+        if at_ms > now + CLOCK_SLACK_MS:
+            return min(tokens, self._capacity), 0, now
+        if now > at_ms:
+            gained, remainder = divmod((now - at_ms) * self._refill + remainder, self._period_ms)
+            tokens += gained
+            at_ms = now
+        if tokens >= self._capacity:
+            return self._capacity, 0, at_ms
+        return tokens, remainder, at_ms
+
+    def apply(self, judgement: Judgement, outcome: Outcome, keys: Any) -> Refusal | None:
+        if judgement.call.continues is not None:
+            return None
+        tokens, remainder, at_ms = self.bucket(judgement, keys)
+        if tokens >= self._cost:
+            outcome.if_allowed.append((self.set_op, keys, tokens - self._cost, remainder, at_ms))
+            return None
+        facts = {"scope": self.scope, "limit": self._capacity, "used": self._capacity - tokens}
+        facts["backoff_ms"] = self._backoff_ms or self._wait_ms(tokens, remainder)
+        return Refusal(self, self._on_limit, self.reason_code or RATE_LIMITED, facts)
+
+    def peek(self, judgement: Judgement, keys: Any) -> Any:
+        return {"tokens": self.bucket(judgement, keys)[0]}
+
+    def _wait_ms(self, tokens: int, remainder: int) -> int:
+        """How long until the bucket holds enough; zero if it never will."""
+        if not self._refill or self._cost > self._capacity:
+            return 0
+        return -(-((self._cost - tokens) * self._period_ms - remainder) // self._refill)
+
+
+class DedupeRule(Accumulator):
+    """Remembers when a call went through; the same arguments within the window are a duplicate."""
+
+    __slots__ = ("_on_duplicate", "_window_ms")
+
+    def __init__(self, number: int, spec: dict[str, Any]) -> None:
+        super().__init__(number, spec)
+        self._window_ms = self.number_of("window_ms")
+        self._on_duplicate: str = self.detail.get("on_duplicate") or BLOCK
+
+    def keys(self, policy: str, server_name: str, tool_name: str) -> Any:
+        return self.digest(policy, server_name, tool_name)
+
+    def apply(self, judgement: Judgement, outcome: Outcome, keys: Any) -> Refusal | None:
+        if judgement.call.continues is not None:
+            return None
+        key = _with_args(keys, judgement)
+        now = judgement.mono_ms
+        mark = judgement.entries.marks.get(key)
+        if mark is not None and -CLOCK_SLACK_MS <= now - mark[2] < self._window_ms:
+            facts = {"scope": self.scope, "window_ms": self._window_ms, "count": 2}
+            return Refusal(self, self._on_duplicate, self.reason_code or DUPLICATE_CALL, facts)
+        outcome.if_allowed.append((MARK, key, now, 0, 0))
+        return None
+
+    def peek(self, judgement: Judgement, keys: Any) -> Any:
+        mark = judgement.entries.marks.get(_with_args(keys, judgement))
+        return {"last_ms_ago": None if mark is None else judgement.mono_ms - mark[2]}
+
+
+class BreakerRule(Accumulator):
+    """Trips on errors, on slow calls, or on the same call made again and again."""
+
+    __slots__ = ("errors", "on_trip", "repeats", "slow", "slow_ms", "watches")
+
+    def __init__(self, number: int, spec: dict[str, Any]) -> None:
+        super().__init__(number, spec)
+        window_ms = self.number_of("window_ms")
+        self.errors = _limit(self.number_of("error_threshold"), window_ms)
+        self.repeats = _limit(self.number_of("repeat_threshold"), self.number_of("repeat_window_ms"))
+        self.slow_ms = self.number_of("latency_threshold_ms")
+        self.slow = _limit(self.number_of("latency_count", 1), window_ms) if self.slow_ms else None
+        self.on_trip: str = self.detail.get("on_trip") or BLOCK
+        # Whether it must be told how calls end.
+        self.watches = self.errors is not None or self.slow is not None
+
+    def keys(self, policy: str, server_name: str, tool_name: str) -> Any:
+        # A repeat is always of the same tool, whatever the scope.
+        repeats = self.digest(policy, server_name, tool_name, "repeat", tool_name) if self.repeats else None
+        errors = self.digest(policy, server_name, tool_name, "errors").digest()
+        slow = self.digest(policy, server_name, tool_name, "slow").digest()
+        return errors, slow, repeats
+
+    def apply(self, judgement: Judgement, outcome: Outcome, keys: Any) -> Refusal | None:
+        errors, slow, repeats = keys
+        if self.watches:
+            outcome.watch.append((outcome.engine, self, keys, judgement.call))
+        refusal = None
+        if self.errors is not None:
+            refusal = self._open(judgement, errors, self.errors, BREAKER_ERRORS)
+        if self.slow is not None and refusal is None:
+            refusal = self._open(judgement, slow, self.slow, BREAKER_LATENCY)
+        if self.repeats is None or judgement.call.continues is not None:
+            return refusal
+        threshold, window_ms = self.repeats
+        key = _with_args(repeats, judgement)
+        stamps = judgement.entries.windows.get(key)
+        before = 0 if stamps is None else len(live(stamps, judgement.mono_ms, window_ms))
+        judgement.always.append((PUSH, key, judgement.mono_ms, window_ms, threshold))
+        if before + 1 == threshold:
+            judgement.trips.append(trip(self, BREAKER_REPEAT, self.scope, threshold, window_ms))
+        if before + 1 >= threshold and refusal is None:
+            return self._refuse(BREAKER_REPEAT, threshold, window_ms)
+        return refusal
+
+    def _open(self, judgement: Judgement, key: bytes, limit: tuple[int, int], reason_code: str) -> Refusal | None:
+        threshold, window_ms = limit
+        stamps = judgement.entries.windows.get(key, ())
+        if len(stamps) < threshold or len(live(stamps, judgement.mono_ms, window_ms)) < threshold:
+            return None
+        return self._refuse(reason_code, threshold, window_ms)
+
+    def _refuse(self, reason_code: str, threshold: int, window_ms: int) -> Refusal:
+        facts = {
+            "scope": self.scope,
+            "threshold": threshold,
+            "limit": threshold,
+            "count": threshold,
+            "used": threshold,
+            "window_ms": window_ms,
+        }
+        return Refusal(self, self.on_trip, self.reason_code or reason_code, facts)
+
+    def feed(self, entries: Entries, keys: Any, ok: bool, latency_ms: int, mono_ms: int) -> tuple[list[Op], list[Trip]]:
+        """How a call ended: operations, and the trips they cause."""
+        ops: list[Op] = []
+        trips: list[Trip] = []
+        errors, slow, _ = keys
+        for hit, limit, key, reason_code in (
+            (not ok, self.errors, errors, BREAKER_ERRORS),
+            (self.slow is not None and latency_ms > self.slow_ms, self.slow, slow, BREAKER_LATENCY),
+        ):
+            if not hit or limit is None:
+                continue
+            threshold, window_ms = limit
+            before = len(live(entries.windows.get(key, ()), mono_ms, window_ms))
+            ops.append((PUSH, key, mono_ms, window_ms, threshold))
+            if before + 1 == threshold:
+                trips.append(trip(self, reason_code, self.scope, threshold, window_ms))
+        return ops, trips
+
+    def peek(self, judgement: Judgement, keys: Any) -> Any:
+        windows = judgement.entries.windows
+        now = judgement.mono_ms
+        seen: dict[str, int] = {}
+        if self.errors is not None:
+            seen["errors"] = len(live(windows.get(keys[0], ()), now, self.errors[1]))
+        if self.slow is not None:
+            seen["slow"] = len(live(windows.get(keys[1], ()), now, self.slow[1]))
+        if self.repeats is not None:
+            seen["repeats"] = len(live(windows.get(_with_args(keys[2], judgement), ()), now, self.repeats[1]))
+        return seen
+
+
+def _limit(threshold: int, window_ms: int) -> tuple[int, int] | None:
+    return (min(threshold, MAX_WINDOW), window_ms) if threshold > 0 else None
+
+
+def _with_args(prefix: Any, judgement: Judgement) -> bytes:
+    state = prefix.copy()
+    state.update(judgement.args_hash().encode())
+    key: bytes = state.digest()
+    return key
+
+
+def trip(rule: Rule, reason_code: str, scope: str, threshold: int, window_ms: int) -> Trip:
+    """A breaker that has just tripped, with the members of the breaker_trip event."""
+    return {
+        "rule_id": rule.rule_id,
+        "reason_code": reason_code,
+        "scope": scope,
+        "threshold": threshold,
+        "window_ms": window_ms,
+    }
+
+
+_KINDS: dict[str, type[Rule]] = {
+    "allow": AccessRule,
+    "deny": AccessRule,
+    "tag": TagRule,
+    "budget": BudgetRule,
+    "rate_limit": RateRule,
+    "breaker": BreakerRule,
+    "dedupe": DedupeRule,
+}
+
+
+def build_rules(specs: list[dict[str, Any]]) -> list[Rule]:
+    """The enabled rules, in order."""
+    return [_KINDS[spec["kind"]](number, spec) for number, spec in enumerate(specs) if spec.get("enabled", True)]

@@ -1,0 +1,238 @@
+"""One compiled bundle over one call: the rules in order, and the words of the decision.
+
+One pass in order. `tag` feeds later rules. The first matching `allow` or `deny` decides access. Budgets, rate limits,
+breakers and dedupe update their state on every match whatever access said, and one that triggers is enforced even
+under an earlier `allow`. The decision is the first in order of the deciding `deny` and the triggered accumulators;
+else ALLOW, citing the `allow` rule or none.
+
+A rule that cannot be evaluated stands in its place in the order as a refusal when `decision_on_error` is BLOCK, and is
+passed over when it is ALLOW: failing open never hides another rule's refusal.
+"""
+
+from __future__ import annotations
+
+from subluminal.contracts.decision import Decision, PolicyRef
+from subluminal.contracts.vocabulary import (
+    ALLOW,
+    AMBIGUOUS_MESSAGE,
+    BLOCK,
+    DEFAULT_ALLOW,
+    EVALUATION_ERROR,
+    REJECT_WITH_HINT,
+    TERMINATE_RUN,
+    THROTTLE,
+)
+from subluminal.core.engine.accumulators import BreakerRule, build_rules
+from subluminal.core.engine.hints import clip, duration, fill, make_hint, show_name, suggest, summary
+from subluminal.core.engine.matchers import selectors_match
+from subluminal.core.engine.plan import Plan, Planner
+from subluminal.core.engine.rules import Judgement, Outcome, Refusal, Rule, Unavailable
+from subluminal.core.engine.state import MAX_TERMINATE_CHARS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from subluminal.contracts.identity import Identity
+    from subluminal.contracts.toolcall import ToolCall
+    from subluminal.core.engine.rules import Trip
+    from subluminal.core.engine.trace import Tracer
+
+READ_LIKE = "read_like"
+DEFAULT_BACKOFF_MS = 1_000
+
+
+class Engine:
+    """One compiled bundle for one identity. `applies` says whether its selectors match."""
+
+    def __init__(self, snapshot: dict[str, Any], identity: Identity) -> None:
+        defaults = snapshot.get("defaults") or {}
+        self.policy = PolicyRef(snapshot["policy_id"], snapshot["version"], snapshot.get("policy_hash") or "")
+        self.mode: str = snapshot["mode"]
+        self.applies = selectors_match(snapshot.get("selectors"), identity)
+        self.fails_open = defaults.get("decision_on_error") == ALLOW
+        self.fails_open_for_reads = bool(defaults.get("fail_open_read_tools"))
+        self.rules = build_rules(snapshot.get("rules") or [])
+        # Distinguishes the state of bundles that carry the same policy_id; set by the stack.
+        self.state_name = self.policy.policy_id
+        self._planner = Planner(self.rules)
+        self._allowed: dict[str | None, Decision] = {}
+
+    # -- judging ----------------------------------------------------------------------------------------------
+
+    def plan(self, call: ToolCall, complete: bool = False) -> Plan:
+        return self._planner.plan(self.state_name, call.server_name, call.tool_name, call.risk_classes, complete)
+
+    def evaluate(self, plan: Plan, judgement: Judgement, tracer: Tracer | None) -> Outcome:
+        """One pass over the rules of the plan."""
+        outcome = Outcome(self, plan.tags, plan.tagged)
+        if not plan.steps:
+            if plan.access is not None:
+                outcome.refusal = plan.access.apply(judgement, outcome, None)
+            return outcome
+        refusals: list[Refusal] | None = None
+        for step in plan.steps:
+            before = None if tracer is None else tracer.peek(step, judgement)
+            refusal = None
+            try:
+                if step.decides_access and outcome.access is not None:
+                    why = "access was already decided"
+                elif step.check_risk and not (step.rule.risk or frozenset()) & outcome.tags:
+                    why = "risk_class does not match"
+                elif step.conditional and not step.rule.holds(judgement):
+                    why = "arguments or time do not match"
+                else:
+                    why = "matches"
+                    apply = step.apply
+                    refusal = apply(judgement, outcome, step.keys)
+            except Unavailable as unavailable:
+                refusal, why = self._failure(step.rule, str(unavailable)), "arguments were not inspected"
+            except Exception as error:  # a rule must never take the shim down: decision_on_error says what holds
+                why = f"could not be evaluated: {type(error).__name__}"
+                refusal = self._failure(step.rule, EVALUATION_ERROR)
+            if refusal is not None:
+                refusals = [*(refusals or ()), refusal]
+            if tracer is not None:
+                tracer.note(self, step, why, before, refusal)
+        if refusals is not None:
+            self._settle_refusals(outcome, refusals)
+        return outcome
+
+    def _failure(self, rule: Rule | None, reason_code: str) -> Refusal:
+        return Refusal(rule, BLOCK, reason_code, {"failed": True})
+
+    def _settle_refusals(self, outcome: Outcome, refusals: list[Refusal]) -> None:
+        """The first refusal that stands; failures stand unless this bundle fails open for this call.
+
+        Only the policy's own tags make a tool read_like here: a server's word about itself must not open a door.
+        """
+        open_ = self.fails_open or (self.fails_open_for_reads and READ_LIKE in outcome.tagged)
+        for refusal in refusals:
+            if open_ and "failed" in refusal.facts:
+                outcome.failed = outcome.failed or refusal
+            else:
+                outcome.refusal = refusal
+                return
+
+    def fail(self, plan: Plan, reason_code: str) -> Outcome:
+        """The outcome when no rule could be evaluated at all."""
+        outcome = Outcome(self, plan.tags, plan.tagged)
+        self._settle_refusals(outcome, [self._failure(None, reason_code)])
+        return outcome
+
+    # -- wording ----------------------------------------------------------------------------------------------
+
+    def enforced(self, refusal: Refusal | None) -> str:
+        """The action that this bundle's mode makes of a refusal."""
+        if refusal is None or self.mode == "observe":
+            return ALLOW
+        return self._as_mode(refusal)
+
+    def _as_mode(self, refusal: Refusal) -> str:
+        if refusal.action == BLOCK and self.mode == "control" and refusal.reason_code != AMBIGUOUS_MESSAGE:
+            return REJECT_WITH_HINT
+        return refusal.action
+
+    def decision(self, outcome: Outcome, judgement: Judgement) -> Decision:
+        refusal = outcome.refusal
+        if refusal is None:
+            return self.allow(outcome)
+        refused = self._refuse(refusal, judgement)
+        if self.mode != "observe":
+            return refused
+        allowed = self.allow(outcome)
+        return Decision(
+            ALLOW,
+            allowed.rule_id,
+            allowed.severity,
+            allowed.reason_code,
+            "Allowed: the policy only observes.",
+            policy=self.policy,
+            would=refused,
+        )
+
+    def allow(self, outcome: Outcome) -> Decision:
+        if outcome.failed is not None:
+            failed = outcome.failed
+            rule_id = failed.rule.rule_id if failed.rule is not None else None
+            text = "Allowed although the policy could not be evaluated: the policy says to fail open."
+            return Decision(ALLOW, rule_id, "warn", failed.reason_code, text, policy=self.policy)
+        rule = outcome.access if outcome.access is not None and outcome.access.action == ALLOW else None
+        key = rule.rule_id if rule is not None else None
+        decision = self._allowed.get(key)
+        if decision is None:
+            if rule is None:
+                decision = Decision(ALLOW, None, "info", DEFAULT_ALLOW, "No rule objects.", policy=self.policy)
+            else:
+                text = clip(rule.message or f"Allowed by rule {rule.rule_id}.", 480)
+                decision = Decision(
+                    ALLOW, rule.rule_id, rule.severity, rule.reason_code or "", text, policy=self.policy
+                )
+            self._allowed[key] = decision
+        return decision
+
+    def _names(self, call: ToolCall) -> dict[str, Any]:
+        return {
+            "tool": show_name(call.tool_name),
+            "server": show_name(call.server_name),
+            "policy_id": self.policy.policy_id,
+        }
+
+    def _refuse(self, refusal: Refusal, judgement: Judgement) -> Decision:
+        rule = refusal.rule
+        detail = rule.detail if rule is not None and "failed" not in refusal.facts else {}
+        message = rule.message if rule is not None and detail else None
+        facts = {**self._names(judgement.call), "reason_code": refusal.reason_code, **refusal.facts}
+        facts["rule_id"] = rule.rule_id if rule is not None else None
+        action = self._as_mode(refusal)
+        decision = Decision(
+            action,
+            facts["rule_id"],
+            rule.severity if rule is not None else "warn",
+            refusal.reason_code,
+            summary(refusal.reason_code, facts, message),
+            policy=self.policy,
+        )
+        if action == THROTTLE:
+            wait = facts.get("backoff_ms") or DEFAULT_BACKOFF_MS
+            decision.backoff_ms = wait
+            decision.retry_advice = detail.get("retry_advice") or f"Wait {duration(wait)}, then retry."
+        elif action == REJECT_WITH_HINT:
+            template = detail.get("suggested_args")
+            decision.hint = make_hint(
+                refusal.reason_code,
+                facts,
+                budget_or_rate=rule.hint_kind if rule is not None and detail else None,
+                hint_text=detail.get("hint_text"),
+                suggested=suggest(template, _args_or_none(judgement), judgement.call.bytes_in, facts)
+                if template
+                else None,
+                retry_advice=detail.get("retry_advice"),
+                message=message,
+            )
+        elif action == TERMINATE_RUN:
+            text = fill(detail.get("hint_text") or message or decision.summary, facts)
+            code = detail.get("terminate_code") or refusal.reason_code
+            decision.terminate = (code, clip(text, MAX_TERMINATE_CHARS))
+        return decision
+
+    def trip_message(self, rule: BreakerRule, trip: Trip, call: ToolCall) -> tuple[str, str]:
+        """Code and message with which a breaker terminates the run when a call has ended."""
+        names = self._names(call)
+        facts = {
+            **names,
+            **trip,
+            "limit": trip["threshold"],
+            "count": trip["threshold"],
+            "used": trip["threshold"],
+        }
+        text = fill(rule.detail.get("hint_text") or rule.message or "", facts)
+        text = text or f"{names['tool']} on {names['server']} tripped breaker {rule.rule_id} ({trip['reason_code']})."
+        return rule.detail.get("terminate_code") or trip["reason_code"], text
+
+
+def _args_or_none(judgement: Judgement) -> Any:
+    try:
+        return judgement.args()
+    except Exception:  # a suggestion is a courtesy: without arguments it holds only the rule's own part
+        return None

@@ -1,0 +1,136 @@
+"""Which rules concern a tool: worked out once per (server, tool, risk classes), then looked up.
+
+A plan holds the rules whose names match, in order. What tags the policy gives by name alone is settled here, so most
+`risk_class` conditions are settled here too; rules that can no longer matter (access rules behind an unconditional
+one) are left out. What depends on the arguments, the clock or run state stays for each call.
+"""
+
+from __future__ import annotations
+
+from subluminal.core.engine.accumulators import Accumulator
+from subluminal.core.engine.names import NameIndex
+from subluminal.core.engine.rules import AccessRule, Rule, TagRule
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# Tool names are chosen by the agent: both caches are bounded, and names beyond this length are not kept at all.
+MAX_PLANS = 1_024
+MAX_SERVERS = 64
+MAX_CACHED_NAME_CHARS = 256
+
+
+class Cache:
+    """A bounded cache of two generations: a hit costs one lookup, what was not used for a generation goes.
+
+    `hot` may be looked at directly, which saves a call; only `get` finds everything.
+    """
+
+    __slots__ = ("_bound", "_cold", "hot")
+
+    def __init__(self, bound: int) -> None:
+        self._bound = bound // 2
+        self.hot: dict[Any, Any] = {}
+        self._cold: dict[Any, Any] = {}
+
+    def get(self, key: Any) -> Any:
+        value = self.hot.get(key)
+        if value is None and self._cold:
+            value = self._cold.get(key)
+            if value is not None:
+                self.put(key, value)
+        return value
+
+    def put(self, key: Any, value: Any) -> None:
+        if len(self.hot) >= self._bound:
+            self._cold = self.hot
+            self.hot = {}
+        self.hot[key] = value
+
+    def __len__(self) -> int:
+        return len(self.hot) + len(self._cold)
+
+
+class Step:
+    """One rule in a plan. `check_risk`: its risk_class depends on a tag that depends on the call."""
+
+    __slots__ = ("accumulator", "apply", "check_risk", "conditional", "decides_access", "keys", "rule")
+
+    def __init__(self, rule: Rule, check_risk: bool, keys: Any) -> None:
+        self.rule = rule
+        self.apply = rule.apply
+        self.check_risk = check_risk
+        self.conditional = rule.conditional
+        self.decides_access = isinstance(rule, AccessRule)
+        self.accumulator = rule if isinstance(rule, Accumulator) else None
+        self.keys = keys
+
+
+class Plan:
+    """The steps for one tool. `tags` holds from the start; `tagged` is what the policy itself added to it."""
+
+    __slots__ = ("access", "stateful", "steps", "tagged", "tags")
+
+    def __init__(
+        self, steps: list[Step], access: AccessRule | None, tags: frozenset[str], tagged: frozenset[str]
+    ) -> None:
+        self.steps = steps
+        self.access = access  # the deciding rule, when there are no steps at all
+        self.tags = tags
+        self.tagged = tagged
+        self.stateful = any(step.accumulator is not None for step in steps)
+
+
+class Planner:
+    """Makes the plans of one bundle."""
+
+    __slots__ = ("_by_number", "_rules", "_servers")
+
+    def __init__(self, rules: list[Rule]) -> None:
+        self._rules = rules
+        self._by_number = {rule.number: rule for rule in rules}
+        self._servers = Cache(MAX_SERVERS)
+
+    def named(self, server_name: str, tool_name: str) -> list[Rule]:
+        """The rules whose names match, in order."""
+        index: NameIndex | None = self._servers.get(server_name)
+        if index is None:
+            index = NameIndex(
+                (rule.number, rule.tool) for rule in self._rules if rule.server is None or rule.server(server_name)
+            )
+            if len(server_name) <= MAX_CACHED_NAME_CHARS:
+                self._servers.put(server_name, index)
+        return [self._by_number[number] for number in index.find(tool_name)]
+
+    def plan(self, policy: str, server_name: str, tool_name: str, risk: frozenset[str], complete: bool) -> Plan:
+        """`complete` keeps the rules that no longer matter, for a trace."""
+        steps: list[Step] = []
+        tags, tagged = set(risk), set[str]()
+        possible = set(risk)
+        decided = None
+        # Once a tag depends on the call, what follows it is settled by the call as well.
+        settled = not complete
+        for rule in self.named(server_name, tool_name):
+            if rule.risk is not None and not rule.risk & possible:
+                continue
+            check_risk = rule.risk is not None and not rule.risk & tags
+            sure = not check_risk and not rule.conditional
+            if isinstance(rule, TagRule):
+                possible |= rule.adds
+                settled = settled and sure
+                if settled:
+                    tags |= rule.adds
+                    tagged |= rule.adds
+                    continue
+            elif isinstance(rule, AccessRule):
+                if decided is not None and not complete:
+                    continue
+                if sure:
+                    decided = decided or rule
+            keys = rule.keys(policy, server_name, tool_name) if isinstance(rule, Accumulator) else None
+            steps.append(Step(rule, check_risk, keys))
+        access = decided if len(steps) == 1 and steps[0].rule is decided and not complete else None
+        if access is not None:
+            steps = []
+        return Plan(steps, access, frozenset(tags), frozenset(tagged))

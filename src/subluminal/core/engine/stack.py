@@ -1,0 +1,269 @@
+"""Policy evaluation: several bundles over one call, over run state. Pure and deterministic: time is passed in.
+
+A refused call is an attempt: budgets charge it and repeat windows count it, but it takes no tokens and renews no
+dedupe window. That is known only when every bundle has spoken, hence two lists of operations (`Judgement`).
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from subluminal.contracts.decision import Decision, PolicyRef
+from subluminal.contracts.vocabulary import (
+    ACTION_STRICTNESS,
+    ALLOW,
+    AMBIGUOUS_MESSAGE,
+    BLOCK,
+    EVALUATION_ERROR,
+    MODES,
+    RUN_TERMINATED,
+    TERMINATE_RUN,
+)
+from subluminal.core.engine.bundle import Engine
+from subluminal.core.engine.hints import show_name, summary
+from subluminal.core.engine.plan import MAX_CACHED_NAME_CHARS, MAX_PLANS, Cache, Plan
+from subluminal.core.engine.rules import Judgement, Outcome, Refusal, TagRule
+from subluminal.core.engine.state import Entries, StateUnavailable, terminate_op
+from subluminal.core.engine.trace import Tracer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from subluminal.contracts.toolcall import ToolCall
+    from subluminal.core.engine.rules import Trip, Watch
+    from subluminal.core.engine.state import Op, State
+
+
+__all__ = ["Engine", "Stack", "Verdict"]
+
+NO_POLICY = PolicyRef("none", "0", "")
+
+
+class Verdict(Struct, eq=False, gc=False):
+    """What a call's judgement is. `watch` goes back into `Stack.settle` when the call has ended."""
+
+    decision: Decision
+    tags: list[str]
+    trips: list[Trip]
+    watch: Watch | None
+    seq: int
+
+
+class _Plans:
+    """The plans of all bundles for one tool, and what of the verdict they already settle."""
+
+    __slots__ = ("pairs", "settled", "stateful", "tags", "tags_vary")
+
+    def __init__(self, pairs: list[tuple[Engine, Plan]], risk: frozenset[str]) -> None:
+        self.pairs = pairs
+        self.stateful = any(plan.stateful for _, plan in pairs)
+        self.tags = sorted(risk.union(*(plan.tags for _, plan in pairs)))
+        self.tags_vary = any(isinstance(step.rule, TagRule) for _, plan in pairs for step in plan.steps)
+        # No rule to look at and nothing refused: the decision is the same for every call.
+        self.settled: Decision | None = None
+
+
+class Stack:
+    """Several bundles: each is judged on its own, the strictest decision wins, the first among equals."""
+
+    def __init__(self, engines: list[Engine]) -> None:
+        self.engines = [engine for engine in engines if engine.applies]
+        seen: dict[str, int] = {}
+        for engine in self.engines:
+            policy_id = engine.policy.policy_id
+            seen[policy_id] = seen.get(policy_id, 0) + 1
+            engine.state_name = policy_id if seen[policy_id] == 1 else f"{policy_id}\0{seen[policy_id]}"
+        self.policies = [engine.policy for engine in self.engines] or [NO_POLICY]
+        self.mode = max((engine.mode for engine in self.engines), key=MODES.index, default="observe")
+        self._plans = Cache(MAX_PLANS)
+
+    def prepare(self, call: ToolCall) -> None:
+        """Work out the plan of a tool ahead of its first call, while there is time."""
+        self._plans_for(call)
+
+    def judge(
+        self,
+        call: ToolCall,
+        args: Callable[[], Any],
+        args_hash: Callable[[], str],
+        state: State,
+        wall_ms: int,
+        mono_ms: int,
+        trace: list[dict[str, Any]] | None = None,
+    ) -> Verdict:
+        """Decide one call. `args()` gives None when the arguments were not inspected, or raises CanonicalError."""
+        key = (call.tool_name, call.server_name, call.risk_classes)
+        plans: _Plans = self._plans.hot.get(key) or self._plans_for(call)
+        judgement = Judgement(call, args, args_hash, wall_ms, mono_ms, state.entries)
+        if state.terminated is not None:
+            return self._terminated(state, judgement, plans)
+        if call.ambiguous is not None:
+            outcomes = [_ambiguous(engine, plan) for engine, plan in plans.pairs]
+            return Verdict(self._decide(outcomes, judgement), plans.tags, [], None, state.next_seq())
+        if plans.settled is not None and trace is None:
+            return Verdict(plans.settled, plans.tags, [], None, state.next_seq())
+        return self._judge(plans, judgement, state, trace)
+
+    def _judge(self, plans: _Plans, judgement: Judgement, state: State, trace: list[dict[str, Any]] | None) -> Verdict:
+        tracer = None
+        if trace is not None:
+            tracer = Tracer(trace)
+            plans = _Plans([(engine, engine.plan(judgement.call, True)) for engine in self.engines], frozenset())
+        try:
+            if plans.stateful:
+                state.begin()
+            try:
+                judgement.entries = state.entries
+                outcomes: list[Outcome] = []
+                for engine, plan in plans.pairs:
+                    outcomes.append(engine.evaluate(plan, judgement, tracer))
+                watch = self._gather(outcomes, judgement)
+            except BaseException:
+                if plans.stateful:
+                    state.abandon()
+                raise
+            seq = state.commit(judgement.always, True) if plans.stateful else state.next_seq()
+        except StateUnavailable:
+            outcomes = [engine.fail(plan, EVALUATION_ERROR) for engine, plan in plans.pairs]
+            judgement.trips.clear()
+            watch = None
+            seq = state.next_seq()
+        decision = self._decide(outcomes, judgement)
+        if tracer is not None:
+            tracer.finish(self.engines, judgement)
+        tags = plans.tags
+        if plans.tags_vary:
+            tags = sorted(judgement.call.risk_classes.union(*(outcome.tags for outcome in outcomes)))
+        return Verdict(decision, tags, judgement.trips, watch, seq)
+
+    def _gather(self, outcomes: list[Outcome], judgement: Judgement) -> Watch | None:
+        """Add to the operations what follows from the decision; the breakers to be told how the call ends."""
+        for outcome in outcomes:
+            if outcome.refusal is not None:
+                winner = _strictest([outcome for outcome in outcomes if outcome.refusal is not None])
+                action = winner.engine.enforced(winner.refusal)
+                if action == ALLOW:
+                    break
+                if action == TERMINATE_RUN:
+                    judgement.always.append(self._terminate_op(winner, judgement))
+                return None
+        watch: Watch = []
+        for outcome in outcomes:
+            if outcome.refusal is None:
+                judgement.always.extend(outcome.if_allowed)
+            watch += outcome.watch
+        return watch or None
+
+    def settle(self, watch: Watch | None, ok: bool, latency_ms: int, state: State, mono_ms: int) -> list[Trip]:
+        """Tell the breakers how a call ended; returns those that have just tripped."""
+        if watch is None or (ok and all(rule.slow is None or latency_ms <= rule.slow_ms for _, rule, _, _ in watch)):
+            return []
+        ops: list[Op] = []
+        trips: list[Trip] = []
+        try:
+            state.begin()
+            try:
+                for engine, rule, keys, call in watch:
+                    more, tripped = rule.feed(state.entries, keys, ok, latency_ms, mono_ms)
+                    ops += more
+                    trips += tripped
+                    if tripped and rule.on_trip == TERMINATE_RUN and engine.mode != "observe":
+                        code, message = engine.trip_message(rule, tripped[0], call)
+                        ops.append(terminate_op(code, message, engine.policy.policy_id, rule.rule_id))
+            except BaseException:
+                state.abandon()
+                raise
+            state.commit(ops)
+        except StateUnavailable:
+            return []
+        return trips
+
+    # -- parts ------------------------------------------------------------------------------------------------
+
+    def _plans_for(self, call: ToolCall) -> _Plans:
+        key = (call.tool_name, call.server_name, call.risk_classes)
+        plans: _Plans | None = self._plans.get(key)
+        if plans is None:
+            plans = _Plans([(engine, engine.plan(call)) for engine in self.engines], call.risk_classes)
+            if all(not plan.steps and (plan.access is None or plan.access.action == ALLOW) for _, plan in plans.pairs):
+                nothing = Judgement(call, dict, str, 0, 0, Entries())
+                outcomes = [engine.evaluate(plan, nothing, None) for engine, plan in plans.pairs]
+                plans.settled = self._decide(outcomes, nothing)
+            if len(call.tool_name) + len(call.server_name) <= MAX_CACHED_NAME_CHARS:
+                self._plans.put(key, plans)
+        return plans
+
+    def _decide(self, outcomes: list[Outcome], judgement: Judgement) -> Decision:
+        if not outcomes:
+            return Decision(policy=NO_POLICY, summary="No policy applies.")
+        for outcome in outcomes:
+            if outcome.refusal is not None:
+                break
+        else:
+            return outcomes[0].engine.allow(outcomes[0])
+        winner = _strictest(outcomes)
+        decision = winner.engine.decision(winner, judgement)
+        if decision.action != ALLOW or len(outcomes) == 1:
+            return decision
+        return self._with_would(decision, winner, outcomes, judgement)
+
+    def _with_would(
+        self, decision: Decision, winner: Outcome, outcomes: list[Outcome], judgement: Judgement
+    ) -> Decision:
+        """An allowed call still tells what the strictest of the observing bundles would have done."""
+        for outcome in outcomes:
+            if outcome is winner or outcome.refusal is None:
+                continue
+            would = outcome.engine.decision(outcome, judgement).would
+            if would is None:
+                continue
+            best = decision.would
+            if best is None or ACTION_STRICTNESS[would.action] > ACTION_STRICTNESS[best.action]:
+                decision = Decision(
+                    decision.action,
+                    decision.rule_id,
+                    decision.severity,
+                    decision.reason_code,
+                    decision.summary,
+                    policy=decision.policy,
+                    would=would,
+                )
+        return decision
+
+    def _terminate_op(self, winner: Outcome, judgement: Judgement) -> Op:
+        decision = winner.engine.decision(winner, judgement)
+        code, message = decision.terminate or (decision.reason_code, decision.summary)
+        return terminate_op(code, message, decision.policy.policy_id, decision.rule_id or "")
+
+    def _terminated(self, state: State, judgement: Judgement, plans: _Plans) -> Verdict:
+        """A terminated run accepts nothing more, in any mode: a kill is an operator's order."""
+        code, message = state.terminated or ("", "")
+        policy_id, rule_id = state.terminated_by or ("", "")
+        policy = next((policy for policy in self.policies if policy.policy_id == policy_id), self.policies[0])
+        # An operator's reason is meant for the agent; a rule's has been told with the call that broke it.
+        words = f": {message}" if message and not policy_id and code != RUN_TERMINATED else ""
+        call = judgement.call
+        facts = {"tool": show_name(call.tool_name), "server": show_name(call.server_name), "rule_id": rule_id or None}
+        decision = Decision(
+            TERMINATE_RUN,
+            rule_id or None,
+            "critical",
+            RUN_TERMINATED,
+            summary(RUN_TERMINATED, facts, f"this run has been terminated ({code}{words})"),
+            policy=policy,
+            terminate=(code, message),
+        )
+        return Verdict(decision, plans.tags, [], None, state.next_seq())
+
+
+def _strictest(outcomes: list[Outcome]) -> Outcome:
+    """The first of those whose enforced action is the strictest."""
+    return max(outcomes, key=lambda outcome: ACTION_STRICTNESS[outcome.engine.enforced(outcome.refusal)])
+
+
+def _ambiguous(engine: Engine, plan: Plan) -> Outcome:
+    outcome = Outcome(engine, plan.tags, plan.tagged)
+    outcome.refusal = Refusal(None, BLOCK, AMBIGUOUS_MESSAGE)
+    return outcome

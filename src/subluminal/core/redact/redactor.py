@@ -1,0 +1,327 @@
+"""Masks secrets in everything that leaves the shim or lands on disk: previews, errors, hints, metadata, logs.
+
+    Redactor(secrets, patterns).mask(data) -> (masked, flags)
+
+Two searches: the injected values in any encoding (`core/secrets.py`), and shapes of well-known credentials
+(`core/token_shapes.py`). Places found by both are united before anything is replaced, so no search can hide a part
+from another. A mask names the kind of secret and never shows its length.
+
+Hot path: ordinary arguments cost a handful of substring tests. RE2 is imported at the first suspicion, or for the
+first text above `SMALL`, where one RE2 pass is cheaper than the tests.
+"""
+
+from __future__ import annotations
+
+from subluminal.contracts.errors import ConfigError
+from subluminal.core.redact.spellings import MIN_SECRET_BYTES, Form, compile_pattern, forms_of, hex_anchors
+
+# `typing` imports `re`, which the shim must not pay for.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+SMALL = 1024
+# Above this many anchors one RE2 pass is cheaper than looking for each.
+MANY = 40
+INJECTED = "injected_secret"
+# Refusing a doubtful match means reading its text again. Text made to be read again and again is masked instead.
+REREAD = 3
+# Enough text after a preview's edge to recognise any value that begins before it: HEAD units of an escaped form, or
+# the shortest length at which each token shape is certain.
+MARGIN = 512
+
+_RUN = bytes(0x78 if (chr(b).isalnum() and b < 0x80) or b in b"_-." else 0x20 for b in range(256))
+_LONG_RUN = "x" * 12
+
+Span = tuple[int, int, str]
+
+
+class Redactor:
+    """Immutable after construction apart from patterns that are compiled when first needed."""
+
+    __slots__ = (
+        "_anchors",
+        "_custom",
+        "_custom_sources",
+        "_escapable",
+        "_forms",
+        "_gate",
+        "_hex",
+        "_hex_words",
+        "_words",
+        "refused",
+    )
+
+    def __init__(self, secrets: Iterable[str | bytes] = (), patterns: Iterable[tuple[str, str]] = ()) -> None:
+        # How many values were too short to be found safely; whoever injects them must say so.
+        self.refused = 0
+        self._anchors: list[tuple[str, Form]] = []
+        self._hex: list[tuple[str, Form]] = []
+        self._escapable: list[Form] = []
+        self._forms: list[Form] = []
+        self._gate: Any = None
+        for secret in secrets:
+            self._add(_as_bytes(secret) if isinstance(secret, str) else bytes(secret))
+        self._words = tuple(anchor for anchor, _ in self._anchors)
+        self._hex_words = tuple(anchor for anchor, _ in self._hex)
+        self._custom_sources = [check_pattern(name, regex) for name, regex in patterns]
+        self._custom: list[tuple[str, Any]] | None = None
+
+    def mask(self, data: bytes) -> tuple[bytes, tuple[str, ...]]:
+        """The masked bytes, and the sorted kinds of what was masked."""
+        if self._ordinary(data):
+            return data, ()
+        return _replace(data, self._spans(data))
+
+    def mask_text(self, text: str) -> str:
+        encoded = text.encode("utf-8", "surrogatepass")
+        masked, flags = self.mask(encoded)
+        return masked.decode("utf-8", "surrogatepass") if flags else text
+
+    def mask_window(self, data: bytes) -> tuple[bytes, tuple[str, ...]]:
+        """As `mask`, for text that goes on after `data`: its end may be the beginning of a secret."""
+        spans = [] if self._ordinary(data) else self._spans(data)
+        for form in self._forms:
+            edge = form.find_at_edge(data)
+            if edge is not None:
+                spans.append((*edge, INJECTED))
+        return _replace(data, spans)
+
+    def _ordinary(self, data: bytes) -> bool:
+        """True for most texts: nothing in them can be a secret."""
+        if self._custom_sources:
+            return False
+        if len(data) > SMALL or len(self._anchors) > MANY:
+            if self._gate is None:
+                self._gate = self._compile_gate()
+            return self._gate.search(data) is None
+        # Latin-1 text, because `in` is four times as fast for str as for bytes.
+        text = data.decode("latin-1")
+        lowered = text.lower()
+        for anchor in self._words:
+            if anchor in text:
+                return False
+        for anchor in self._hex_words:
+            if anchor in lowered:
+                return False
+        if self._forms and _may_hide_letters(text, lowered):
+            return False
+        if _suspicious_word(text, lowered):
+            return False
+        return not _begins_like_a_token(text, lowered) or _LONG_RUN not in data.translate(_RUN).decode("latin-1")
+
+    def _add(self, value: bytes) -> None:
+        if len(value) < MIN_SECRET_BYTES:
+            self.refused += 1
+            return
+        forms = forms_of(value)
+        self._forms += forms
+        for form in forms:
+            if form.escapable:
+                self._escapable.append(form)
+            self._anchors += [(anchor.decode("latin-1"), form) for anchor in form.anchors]
+        self._hex += [(anchor.decode("latin-1"), forms[-1]) for anchor in hex_anchors(value)]
+
+    def _suspects(self, data: bytes) -> Iterable[Form]:
+        text = data.decode("latin-1")
+        lowered = text.lower()
+        found = [form for anchor, form in self._anchors if anchor in text]
+        found += [form for anchor, form in self._hex if anchor in lowered]
+        if _may_hide_letters(text, lowered):
+            found += self._escapable
+        return sorted(dict.fromkeys(found), key=lambda form: form.is_line)
+
+    def _compile_gate(self) -> Any:
+        if not self._forms:
+            return _shapes()
+        from subluminal.core.redact.token_shapes import PATTERN
+
+        gates = [PATTERN, _HIDING, *(anchor.encode("latin-1") for anchor, _ in self._anchors)]
+        gates += [b"(?i:" + anchor.encode("latin-1") + b")" for anchor, _ in self._hex]
+        return compile_pattern(b"|".join(gates))
+
+    def _spans(self, data: bytes) -> list[Span]:
+        spans: list[Span] = []
+        rest = data
+        for form in self._suspects(data) if self._forms else ():
+            # The lines of a value that was found whole need no search of their own.
+            if form.is_line and not any(anchor in rest for anchor in form.anchors):
+                continue
+            for start, end in form.find(data):
+                spans.append((start, end, INJECTED))
+                rest = rest[:start] + bytes(end - start) + rest[end:]
+        spans += self._shape_spans(data)
+        for name, pattern in self._compiled_custom():
+            spans += [(m.start(), m.end(), name) for m in pattern.finditer(data) if m.end() > m.start()]
+        return spans
+
+    def _shape_spans(self, data: bytes) -> list[Span]:
+        from subluminal.core.redact.token_shapes import FLAGS, TESTS, plausible
+
+        search = _shapes().search
+        spans: list[Span] = []
+        position = 0
+        patience = REREAD * len(data)
+        while (match := search(data, position)) is not None:
+            index = match.lastindex - 1
+            start, end = match.span(index + 1)
+            test = TESTS[index]
+            if not test or patience < 0 or plausible(test, data[max(0, start - 80) : start], data[start:end]):
+                spans.append((start, end, FLAGS[index]))
+                position = end
+            else:
+                # What was refused as a value may hold, or be the key of, the next one.
+                position = start
+                patience -= match.end() - match.start()
+        return spans
+
+    def _compiled_custom(self) -> list[tuple[str, Any]]:
+        if self._custom is None:
+            self._custom = [(name, _compile_utf8(regex)) for name, regex in self._custom_sources]
+        return self._custom
+
+
+_compiled_shapes: Any = None
+
+
+def _shapes() -> Any:
+    """The known shapes are the same for every redactor, and costly to compile."""
+    global _compiled_shapes
+    if _compiled_shapes is None:
+        from subluminal.core.redact.token_shapes import PATTERN
+
+        _compiled_shapes = compile_pattern(PATTERN)
+    return _compiled_shapes
+
+
+def _as_bytes(secret: str) -> bytes:
+    """An environment variable that is not UTF-8 reaches Python as surrogates that stand for its bytes."""
+    try:
+        return secret.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return secret.encode("utf-8", "surrogatepass")
+
+
+def check_pattern(name: str, regex: str) -> tuple[str, str]:
+    """A user's own pattern, refused with a sentence when it cannot be used."""
+    if not name or not all(c.isascii() and (c.isalnum() or c in "_-") for c in name):
+        raise ConfigError(
+            f"redaction pattern name {name!r} is not usable",
+            hint="Use letters, digits, `_` and `-`: the name is shown in place of what it masks.",
+        )
+    try:
+        pattern = _compile_utf8(regex)
+    except Exception as error:
+        raise ConfigError(
+            f"redaction pattern {name!r} is not a valid regular expression: {error}",
+            hint="Patterns are RE2: no backreferences, no lookahead or lookbehind.",
+        ) from None
+    if pattern.fullmatch(b"") is not None:
+        raise ConfigError(
+            f"redaction pattern {name!r} matches empty text, so it would match everywhere",
+            hint="Let it require at least one character, for example `+` in place of `*`.",
+        )
+    return name, regex
+
+
+def _compile_utf8(regex: str) -> Any:
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    return re2.compile(regex.encode("utf-8"), options)
+
+
+# Escapes under which a letter or digit could hide: the anchors would not see it.
+_HIDING = rb"%|&#|\\[uUxX]"
+
+
+def _may_hide_letters(text: str, lowered: str) -> bool:
+    return "%" in text or "&#" in text or "\\u" in lowered or "\\x" in lowered
+
+
+def _suspicious_word(text: str, lowered: str) -> bool:
+    """Whether one of the words that the keyed shapes need is there. `max_tokens`, `keyword`, `pass` are ordinary.
+
+    A single letter is found five times as fast as a word, so the rare letters of the words are looked for first.
+    """
+    return (
+        ("p" in lowered and _suspicious_with_p(lowered))
+        or ("cre" in lowered and ("secret" in lowered or "credential" in lowered))
+        or (
+            "k" in lowered
+            and (("token" in lowered and _token_as_key(lowered)) or ("key" in lowered and _key_of_something(lowered)))
+        )
+        or ("z" in lowered and "authoriz" in lowered)
+        or ("-" in text and "-----B" in text)
+        or ("@" in text and ":" in text)
+    )
+
+
+def _suspicious_with_p(lowered: str) -> bool:
+    return (
+        ("pass" in lowered and ("passw" in lowered or "passp" in lowered or "passc" in lowered))
+        or ("w" in lowered and "pwd" in lowered)
+        or ("pin" in lowered and ('pin"' in lowered or "pin\\" in lowered))
+    )
+
+
+def _token_as_key(lowered: str) -> bool:
+    return any("token" + end in lowered for end in ('"', "=", ":", "\\", "'", " ", "\t", "0", "1", "2"))
+
+
+def _key_of_something(lowered: str) -> bool:
+    owners = ("api", "access", "private", "account", "encryption", "signing", "auth", "master")
+    return any(owner in lowered for owner in owners)
+
+
+def _begins_like_a_token(text: str, lowered: str) -> bool:
+    """Whether one of the known beginnings is there. It counts only with a long row of token characters."""
+    return (
+        ("_" in text and any(word in text for word in _WITH_UNDERSCORE))
+        or ("-" in text and any(word in text for word in _WITH_HYPHEN))
+        or ("." in text and ("ya29." in text or "SG." in text or "hooks.slack" in text))
+        or ("I" in text and ("AKIA" in text or "ASIA" in text or "AIza" in text))
+        or ("J" in text and "eyJ" in text)
+        or ("=" in text and "sig=" in text)
+        or "bearer" in lowered
+    )
+
+
+_WITH_UNDERSCORE = (
+    "ghp_",
+    "gho_",
+    "ghu_",
+    "ghs_",
+    "ghr_",
+    "github_pat_",
+    "k_live_",
+    "k_test_",
+    "whsec_",
+    "npm_",
+    "hf_",
+    "_v1_",
+)
+_WITH_HYPHEN = ("GOCSPX-", "gl", "xox", "xapp-", "sk-", "pypi-")
+
+
+def _replace(data: bytes, spans: list[Span]) -> tuple[bytes, tuple[str, ...]]:
+    if not spans:
+        return data, ()
+    spans.sort()
+    parts: list[bytes] = []
+    flags = set()
+    done = 0
+    start, end, name = spans[0]
+    for following in [*spans[1:], (len(data) + 1, len(data) + 1, "")]:
+        if following[0] < end:
+            end = max(end, following[1])
+            name = INJECTED if INJECTED in (name, following[2]) else name
+            continue
+        parts += [data[done:start], b"[REDACTED:%b]" % name.encode()]
+        flags.add(name)
+        done = end
+        start, end, name = following
+    parts.append(data[done:])
+    return b"".join(parts), tuple(sorted(flags))

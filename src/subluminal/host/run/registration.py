@@ -1,0 +1,87 @@
+"""Who runs an agent on this machine: `SUB_HOME/run/<pid>.json`, written by `sub run` and `sub agent run`.
+
+For shims whose client scrubbed their environment: they find the run through the nearest registered ancestor. A file
+counts only while its process lives; the start time tells it from a later process with the same number.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from subluminal.host import home
+from subluminal.host.identity import start_time
+
+
+class Registration:
+    """Raises OSError where the home cannot be written; the run can go on without."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        for left in stale_registrations():
+            _unlink(left)
+        self._path = os.path.join(home.ensure_private_dir(home.run_dir()), f"{os.getpid()}.json")
+        entry = {
+            "pid": os.getpid(),
+            "start": start_time(os.getpid()),
+            "environ": {name: value for name, value in environ.items() if name.startswith("SUB_")},
+        }
+        draft = f"{self._path}.new"
+        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(fd, "w", encoding="utf-8", errors="surrogateescape") as file:
+            json.dump(entry, file)
+        os.replace(draft, self._path)
+
+    def remove(self) -> None:
+        _unlink(self._path)
+
+
+def registered(run_id: str) -> list[int]:
+    """Living processes that have registered themselves as the keeper of this run."""
+    found = []
+    for path in _files():
+        entry = _read(path)
+        if entry is not None and not is_stale(path) and entry.get("environ", {}).get("SUB_RUN_ID") == run_id:
+            found.append(int(entry["pid"]))
+    return found
+
+
+def stale_registrations() -> list[str]:
+    """Paths left by a `sub run` that was killed: their process is gone, or its number belongs to another one now."""
+    return [path for path in _files() if is_stale(path)]
+
+
+def is_stale(path: str) -> bool:
+    started = start_time(int(os.path.basename(path).partition(".")[0]))
+    if not started:
+        return True
+    entry = _read(path)
+    return entry is not None and entry.get("start") != started
+
+
+def _files() -> list[str]:
+    directory = home.run_dir()
+    try:
+        names = sorted(os.listdir(directory))
+    except OSError:
+        return []
+    ours = [name for name in names if name.endswith((".json", ".json.new")) and name.partition(".")[0].isdigit()]
+    return [os.path.join(directory, name) for name in ours]
+
+
+def _read(path: str) -> dict[str, Any] | None:
+    """None: being written at this moment, or not ours."""
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            entry = json.load(file)
+    except (OSError, ValueError):
+        return None
+    return entry if isinstance(entry, dict) and isinstance(entry.get("environ"), dict) else None
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        pass

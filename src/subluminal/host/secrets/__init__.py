@@ -1,0 +1,1 @@
+"""Secret values at rest, and which server gets which."""

@@ -1,0 +1,1 @@
+"""`sub ledgerd`: the process that owns the writer, and how others reach it."""

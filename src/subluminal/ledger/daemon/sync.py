@@ -1,0 +1,74 @@
+"""Before looking back: have the daemon take in what still lies in the spool, and wait for it, but not for long.
+
+Nothing is imported or started when the journals hold nothing new, which is nearly always.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from time import monotonic, sleep
+
+from subluminal.contracts.errors import LedgerError
+from subluminal.host import home
+from subluminal.host.record.journal import list_journals
+from subluminal.ledger.store.schema import open_reader
+
+WAIT_S = 0.3
+_LOOK_S = 0.01
+
+
+def unread_journals() -> list[str]:
+    """Journals that hold more than the ledger has taken in."""
+    spool = home.spool_dir()
+    names = list_journals(spool)
+    if not names:
+        return []
+    offsets = _offsets()
+    return [name for name in names if _size(os.path.join(spool, name)) > offsets.get(name, 0)]
+
+
+def sync(wait_s: float = WAIT_S) -> bool:
+    """True: the ledger holds everything that was in the journals a moment ago."""
+    if not unread_journals():
+        return True
+    from subluminal.host.record.ledgerd import spawn_ledgerd
+    from subluminal.ledger.daemon.autostart import connect
+
+    deadline = monotonic() + wait_s
+    connection = connect(timeout=wait_s)
+    try:
+        if connection is None:
+            spawn_ledgerd(os.path.abspath(home.sub_home()))
+        else:
+            connection.sendall(b'{"control":"wake"}\n')
+    except OSError:
+        pass
+    finally:
+        if connection is not None:
+            connection.close()
+    while monotonic() < deadline:
+        sleep(_LOOK_S)
+        if not unread_journals():
+            return True
+    return False
+
+
+def _offsets() -> dict[str, int]:
+    try:
+        connection = open_reader(home.ledger_db())
+    except LedgerError:
+        return {}
+    try:
+        return {row[0]: row[1] for row in connection.execute("SELECT name, offset FROM journals")}
+    except sqlite3.Error:
+        return {}
+    finally:
+        connection.close()
+
+
+def _size(path: str) -> int:
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return 0

@@ -1,0 +1,97 @@
+"""Event lines to events. The contract's types do the checking; event types of a newer interface pack are kept whole."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from subluminal.contracts import events as ev
+from subluminal.contracts.vocabulary import EVENT_TYPES
+from subluminal.ledger.fold.rows import is_moment
+
+# No event of ours comes near: two previews of 16 KiB, escaped, and their envelope.
+MAX_LINE_BYTES = 1 << 20
+_MAX_SEQ = (1 << 63) - 1
+
+
+class BadEvent(ValueError):
+    """A line that cannot be stored. The text says why and never repeats the line."""
+
+
+class NewerEvent(Struct, kw_only=True):
+    """An event type this version does not know (§0.2): its envelope, and nothing more is read from it."""
+
+    type: str
+    v: str
+    ts: ev.Timestamp
+    run_id: str
+    agent_id: str
+    client: str
+    env: str
+    source: ev.Source
+    principal: str | UnsetType = UNSET
+    workload: dict[str, Any] | UnsetType = UNSET
+
+
+# The types that make up nearly all of a ledger, with `ts` left to `is_moment`.
+class Start(ev.ToolCallStart, tag="tool_call_start", kw_only=True):
+    ts: str
+
+
+class Decision(ev.ToolCallDecision, tag="tool_call_decision", kw_only=True):
+    ts: str
+
+
+class End(ev.ToolCallEnd, tag="tool_call_end", kw_only=True):
+    ts: str
+
+
+_decode = msgspec.json.Decoder(
+    Start
+    | Decision
+    | End
+    | ev.RunStart
+    | ev.RunEnd
+    | ev.HintIssued
+    | ev.PolicyLoaded
+    | ev.SecretInjection
+    | ev.ShimHealth
+    | ev.BreakerTrip
+    | ev.AgentEventRecorded
+).decode
+_decode_newer = msgspec.json.Decoder(NewerEvent).decode
+
+AnyEvent = ev.Event | NewerEvent
+
+
+def read_event(line: bytes) -> AnyEvent:
+    try:
+        event: AnyEvent = _decode(line)
+    except msgspec.ValidationError as error:
+        event = _read_newer(line, str(error))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadEvent(f"not one JSON object: {error}") from None
+    if not event.run_id or not event.source.shim_id:
+        raise BadEvent("run_id and source.shim_id must not be empty")
+    if event.source.seq is not UNSET and event.source.seq > _MAX_SEQ:
+        raise BadEvent("source.seq is beyond 64 bits")
+    if not is_moment(event.ts):
+        raise BadEvent("ts is no date")
+    return event
+
+
+def _read_newer(line: bytes, fault: str) -> NewerEvent:
+    try:
+        event = _decode_newer(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise BadEvent(fault) from None
+    if event.type in EVENT_TYPES:
+        raise BadEvent(fault)
+    return event
+
+
+def utc_now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

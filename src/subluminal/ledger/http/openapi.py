@@ -1,0 +1,154 @@
+"""The OpenAPI description of the HTTP API, written by hand next to it and tested against it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from subluminal import __version__
+from subluminal.contracts.vocabulary import ACTIONS, CLIENTS, ENVS, SEVERITIES, STATUSES
+from subluminal.ledger.read.ledger import GROUPS
+
+_TEXT = {"type": "string"}
+_WHOLE = {"type": "integer", "minimum": 0, "maximum": 1 << 50}
+_TEXT_OR_NULL = {"type": ["string", "null"]}
+_WHOLE_OR_NULL = {"type": ["integer", "null"]}
+_ROW = {"type": "object"}
+
+
+def document() -> dict[str, Any]:
+    page = _object({"rows": {"type": "array", "items": _ROW}, "next_cursor": _TEXT_OR_NULL})
+    call = {
+        **_object({"call_id": _TEXT, "run_id": _TEXT, "server_name": _TEXT, "tool_name": _TEXT, "args_hash": _TEXT}),
+    }
+    run = _object({"run_id": _TEXT, "status": _TEXT, "calls_total": {"type": "integer"}, "principal": _TEXT_OR_NULL})
+    group = _object({"calls": {"type": "integer"}, "latency_ms_max": _WHOLE_OR_NULL})
+    bad = _object({"line": {"type": "integer"}, "error": _TEXT})
+    ingested = _object({"stored": _WHOLE, "known": _WHOLE, "bad": {"type": "array", "items": bad}})
+    events = _object({"events": {"type": "array", "items": _ROW}, "after_n": _WHOLE})
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Subluminal ledger", "version": __version__},
+        "security": [{"token": []}],
+        "components": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+        "paths": {
+            "/v1/openapi.json": {"get": _operation("This document.", [], _ROW)},
+            "/v1/runs": {"get": _operation("Runs, latest start first.", _RUN_PARAMETERS, page)},
+            "/v1/runs/{run_id}": {"get": _operation("One run and its producers.", [_path("run_id")], run)},
+            "/v1/runs/{run_id}/events": {
+                "get": _operation("The events of a run, in chain order.", [_path("run_id"), *_EVENT_PARAMETERS], events)
+            },
+            "/v1/calls": {"get": _operation("Tool calls, newest first.", [*_FILTERS, *_PAGING], page)},
+            "/v1/calls/{call_id}": {
+                "get": _operation(
+                    "One call with previews, hint and events.", [_path("call_id"), _query("run_id")], call
+                )
+            },
+            "/v1/groups": {
+                "get": _operation(
+                    "Calls per group.",
+                    [_BY, *_FILTERS, _query("limit", {"type": "integer", "minimum": 1, "maximum": 100_000})],
+                    _object({"groups": {"type": "array", "items": group}}),
+                )
+            },
+            "/v1/events": {"post": _ingestion(ingested)},
+            "/v1/live": {"get": _live()},
+        },
+    }
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def _answer(description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"description": description, "content": {"application/json": {"schema": schema}}}
+
+
+_ERROR = _object({"error": _TEXT})
+_ERRORS = {
+    "400": _answer("The question makes no sense; the sentence says why.", _ERROR),
+    "401": _answer("The bearer token is missing or wrong.", _ERROR),
+    "403": _answer("Another web page asked.", _ERROR),
+    "404": _answer("There is no such thing in the ledger.", _ERROR),
+    "421": _answer("The Host header names another server.", _ERROR),
+}
+
+
+def _operation(summary: str, parameters: list[dict[str, Any]], schema: dict[str, Any]) -> dict[str, Any]:
+    return {"summary": summary, "parameters": parameters, "responses": {"200": _answer("Found.", schema), **_ERRORS}}
+
+
+def _query(name: str, schema: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {"name": name, "in": "query", "schema": schema or _TEXT}
+
+
+def _path(name: str) -> dict[str, Any]:
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+
+
+def _many(name: str, words: tuple[str, ...] = ()) -> dict[str, Any]:
+    items = {"type": "string", "enum": list(words)} if words else _TEXT
+    return {**_query(name, {"type": "array", "items": items}), "explode": True}
+
+
+def _ingestion(schema: dict[str, Any]) -> dict[str, Any]:
+    operation = _operation("Store event lines (JSONL). The same events again add nothing.", [], schema)
+    operation["requestBody"] = {"required": True, "content": {"text/plain": {"schema": _TEXT}}}
+    operation["responses"]["422"] = _answer("Some lines are no events; the others are stored.", schema)
+    operation["responses"]["413"] = _answer("The body is too large.", _ERROR)
+    return operation
+
+
+def _live() -> dict[str, Any]:
+    operation = _operation("New events as WebSocket messages.", _LIVE_FILTERS, _ROW)
+    del operation["responses"]["200"]
+    operation["responses"]["101"] = {"description": "The stream follows."}
+    operation["responses"]["426"] = _answer("Not a WebSocket handshake.", _ERROR)
+    return operation
+
+
+_LIMIT = _query("limit", {"type": "integer", "minimum": 1, "maximum": 100_000})
+_CURSOR = _query("cursor", {"type": "string", "pattern": "^[0-9]{1,18}$"})
+_PAGING = [_LIMIT, _CURSOR]
+_LIVE_FILTERS = [
+    _many("run_id"),
+    _many("server_name"),
+    _many("tool_name"),
+    _many("decision", ACTIONS),
+    _many("status", STATUSES),
+]
+_FILTERS = [
+    *_LIVE_FILTERS[:4],
+    _many("status", (*STATUSES, "PENDING")),
+    _many("rule_id"),
+    _many("reason_code"),
+    _many("severity", SEVERITIES),
+    _many("error_class"),
+    _many("agent_id"),
+    _many("client", CLIENTS),
+    _many("env", ENVS),
+    _many("principal"),
+    _query("args_hash"),
+    _query("text"),
+    _query("since_ms", _WHOLE),
+    _query("until_ms", _WHOLE),
+    _query("min_latency_ms", _WHOLE),
+]
+_BY = {
+    **_query("by", {"type": "array", "minItems": 1, "items": {"type": "string", "enum": list(GROUPS)}}),
+    "required": True,
+    "explode": True,
+}
+_EVENT_PARAMETERS = [
+    _query("after_n", _WHOLE),
+    _query("limit", {"type": "integer", "minimum": 1, "maximum": 10_000}),
+]
+_RUN_PARAMETERS = [
+    _LIMIT,
+    _query("cursor", {"type": "string", "pattern": "^[0-9TZ:.-]{20,30}~[0-9]{1,18}$"}),
+    _query("status"),
+    _query("agent_id"),
+    _query("client", {"type": "string", "enum": list(CLIENTS)}),
+    _query("env", {"type": "string", "enum": list(ENVS)}),
+    _query("since"),
+]

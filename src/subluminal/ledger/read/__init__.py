@@ -1,0 +1,1 @@
+"""Read-only questions to the ledger. Needs no daemon, imports little."""

@@ -1,0 +1,1 @@
+"""The database: its schema, its single writer, its hash chain."""

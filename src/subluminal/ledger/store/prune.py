@@ -1,0 +1,53 @@
+"""Remove whole runs that ended long ago. What stays behind of each is a tombstone with its chain head.
+
+A run is removed in one transaction of its own, and only by the process that owns the store.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from functools import partial
+from typing import Any
+
+from subluminal.ledger.fold.reading import utc_now
+from subluminal.ledger.store.lines import N_BITS
+from subluminal.ledger.store.writer import Store
+
+_VACUUM_PAGES = 4096
+
+
+def prunable(connection: sqlite3.Connection, before: str) -> list[dict[str, Any]]:
+    """Runs that ended before a timestamp. A run that still goes on is never one of them."""
+    rows = connection.execute(
+        "SELECT run_no, run_id, ended_at, calls_total, event_count FROM runs WHERE status <> 'RUNNING' AND ended_at < ?"
+        " ORDER BY ended_at",
+        (before,),
+    )
+    names = ("run_no", "run_id", "ended_at", "calls_total", "event_count")
+    return [dict(zip(names, tuple(row), strict=True)) for row in rows]
+
+
+def prune(store: Store, before: str) -> list[dict[str, Any]]:
+    """Remove them; returns what was removed."""
+    runs = prunable(store.connection, before)
+    for run in runs:
+        store.remove_run(run["run_id"], partial(_remove, store.connection, run))
+    if runs:
+        store.connection.execute(f"PRAGMA incremental_vacuum({_VACUUM_PAGES * len(runs)})").fetchall()
+    return runs
+
+
+def _remove(connection: sqlite3.Connection, run: dict[str, Any]) -> None:
+    run_no, run_id = run["run_no"], run["run_id"]
+    connection.execute(
+        "INSERT OR REPLACE INTO tombstones (run_id, event_count, chain_head, ended_at, pruned_at)"
+        " SELECT run_id, event_count, chain_head, ended_at, ? FROM runs WHERE run_no = ?",
+        (utc_now(), run_no),
+    )
+    for table in ("previews", "hints"):
+        connection.execute(f"DELETE FROM {table} WHERE id IN (SELECT id FROM tool_calls WHERE run_id = ?)", (run_id,))
+    for table in ("tool_calls", "producers", "agent_events", "runs"):
+        connection.execute(f"DELETE FROM {table} WHERE run_id = ?", (run_id,))
+    first = run_no << N_BITS
+    connection.execute("DELETE FROM events WHERE id >= ? AND id < ?", (first, first + (1 << N_BITS)))
+    connection.execute("DELETE FROM segments WHERE run_no = ?", (run_no,))

@@ -1,0 +1,428 @@
+"""The writer's view of the tables: rows in memory while they change, written together.
+
+Caches are bounded and may forget anything that is stored: it is read again when needed.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from itertools import compress
+from operator import is_not
+from typing import Any
+
+import msgspec
+
+from subluminal.contracts import events as ev
+from subluminal.ledger.fold.reading import AnyEvent
+from subluminal.ledger.fold.rows import (
+    CALL_COLUMNS,
+    FILLED_COLUMNS,
+    RUN_COLUMNS,
+    Call,
+    CallRow,
+    Producer,
+    Run,
+    RunRow,
+    call_from_reference,
+    call_from_start,
+    call_values,
+    epoch_ms,
+    filled_values,
+    json_text,
+    new_run,
+    normal_ts,
+)
+from subluminal.ledger.store.chain import GENESIS, link
+from subluminal.ledger.store.encoding import pack_lines, pack_text
+from subluminal.ledger.store.lines import N_BITS, SEGMENT_LINES, TIE_BITS
+from subluminal.ledger.store.policies import find_snapshot
+
+CALLS_KEPT = 4096
+RUNS_KEPT = 1024
+_TICKS_KEPT = 4096
+# What is held in memory before it is written, whatever the size of the batch.
+FLUSH_ROWS = 4096
+FLUSH_BYTES = 8 << 20
+
+
+def _places(count: int) -> str:
+    return ", ".join("?" * count)
+
+
+def _insert_call(columns: list[str]) -> str:
+    return f"INSERT INTO tool_calls ({', '.join(columns)}, id) VALUES ({_places(len(columns) + 1)})"
+
+
+def _update_call(columns: list[str]) -> str:
+    return f"UPDATE tool_calls SET {', '.join(c + ' = ?' for c in columns)} WHERE id = ?"
+
+
+_SELECT_CALL = (
+    f"SELECT {', '.join('c.' + c for c in CALL_COLUMNS)}, c.id, p.redaction_flags, h.created_at FROM tool_calls c"
+    " LEFT JOIN previews p ON p.id = c.id LEFT JOIN hints h ON h.id = c.id WHERE c.call_id = ? AND c.run_id = ?"
+)
+PREVIEW_COLUMNS = ("call_id", "args_preview", "result_preview", "redaction_flags")
+
+
+def _insert_preview(columns: list[str]) -> str:
+    return f"INSERT INTO previews ({', '.join(columns)}, id) VALUES ({_places(len(columns) + 1)})"
+
+
+_UPSERT_PREVIEW = (
+    _insert_preview([*PREVIEW_COLUMNS])
+    + " ON CONFLICT (id) DO UPDATE SET args_preview = coalesce(args_preview, excluded.args_preview),"
+    " result_preview = coalesce(result_preview, excluded.result_preview), redaction_flags = excluded.redaction_flags"
+)
+_INSERT_HINT = (
+    "INSERT INTO hints (id, call_id, hint_text, suggested_args_json, created_at, hint_kind, retry_advice)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"
+)
+_INSERT_RUN = f"INSERT INTO runs ({', '.join(RUN_COLUMNS)}) VALUES ({_places(len(RUN_COLUMNS))})"
+_UPDATE_RUN = f"UPDATE runs SET {', '.join(c + ' = ?' for c in RUN_COLUMNS[2:])} WHERE run_no = ?"
+_SELECT_RUN = f"SELECT {', '.join(RUN_COLUMNS)} FROM runs WHERE run_id = ?"
+_UPSERT_PRODUCER = (
+    "INSERT INTO producers (producer_no, shim_id, run_id, host_id, proc_id, journal, last_seq, started_at, ended_at,"
+    " status) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (producer_no) DO UPDATE SET"
+    " last_seq = excluded.last_seq, started_at = excluded.started_at, ended_at = excluded.ended_at,"
+    " status = excluded.status"
+)
+
+
+_NOTHING = (None,) * len(CALL_COLUMNS)
+
+
+class _Shapes:
+    """Rows by the columns that they fill. Most columns of most rows are empty, and `sqlite3` takes longer to bind one
+    None than ten texts (it looks for an adapter each time), so empty columns are not mentioned at all."""
+
+    __slots__ = ("_columns", "_make", "_rows")
+
+    def __init__(self, columns: tuple[str, ...], make: Callable[[list[str]], str]) -> None:
+        self._columns = columns
+        self._make = make
+        self._rows: dict[tuple[bool, ...], list[list[Any]]] = {}
+
+    def add(self, values: tuple[Any, ...], row_id: int) -> None:
+        filled = tuple(map(is_not, values, _NOTHING))
+        row = list(compress(values, filled))
+        row.append(row_id)
+        rows = self._rows.get(filled)
+        if rows is None:
+            rows = self._rows[filled] = []
+        rows.append(row)
+
+    def statements(self) -> Iterator[tuple[str, list[list[Any]]]]:
+        for filled, rows in self._rows.items():
+            yield self._make(list(compress(self._columns, filled))), rows
+
+
+class CallTable:
+    """`tool_calls`, `previews` and `hints`."""
+
+    def __init__(self, connection: sqlite3.Connection, trusting: bool) -> None:
+        self._connection = connection
+        self._trusting = trusting
+        self._kept: dict[tuple[int, str], Call] = {}
+        self._changed: dict[int, Call] = {}
+        self._last: Call | None = None  # decision and end mostly follow their start
+        self._ticks: dict[int, int] = {}
+
+    def find(self, run: Run, call_id: str) -> Call | None:
+        last = self._last
+        if last is not None and last.row.call_id == call_id and last.row.run_id == run.row.run_id:
+            return last
+        key = (run.row.run_no, call_id)
+        call = self._kept.get(key)
+        if call is not None:
+            return call
+        found = self._connection.execute(_SELECT_CALL, (call_id, run.row.run_id)).fetchone()
+        if found is None:
+            return None
+        width = len(CALL_COLUMNS)
+        call = Call(CallRow(*found[:width]))
+        call.id = found[width]
+        call.redaction_flags = msgspec.json.decode(found[width + 1], type=list[str]) if found[width + 1] else []
+        call.hint_at = found[width + 2] or ""
+        call.stored = True
+        self._kept[key] = call
+        return call
+
+    def starting(self, event: ev.ToolCallStart, producer_no: int, run: Run) -> Call:
+        """The call that a start event opens. Trusting: one that is not at hand is new, without a look at the table."""
+        call_id = event.call.call_id
+        call = self._kept.get((run.row.run_no, call_id)) if self._trusting else self.find(run, call_id)
+        return call or self._new(call_from_start(event, producer_no), run)
+
+    def refer(self, event: ev.ToolCallDecision | ev.ToolCallEnd, producer_no: int, run: Run) -> Call:
+        return self._new(call_from_reference(event, producer_no), run)
+
+    def changed(self, call: Call) -> None:
+        self._changed[call.id] = call
+        self._last = call
+
+    def flush(self) -> None:
+        fresh = _Shapes(CALL_COLUMNS, _insert_call)
+        filled = _Shapes(FILLED_COLUMNS, _update_call)
+        rewritten = _Shapes(CALL_COLUMNS, _update_call)
+        first_previews = _Shapes(PREVIEW_COLUMNS, _insert_preview)
+        previews: list[tuple[Any, ...]] = []
+        hints: list[tuple[Any, ...]] = []
+        for call in self._changed.values():
+            row = call.row
+            was_stored = call.stored
+            if not was_stored:
+                fresh.add(call_values(row), call.id)
+                call.stored = True
+            elif call.restarted:
+                rewritten.add(call_values(row), call.id)
+                call.restarted = False
+            else:
+                filled.add(filled_values(row), call.id)
+            if call.args_preview is not None or call.result_preview is not None or call.redaction_flags:
+                flags = json_text(call.redaction_flags) if call.redaction_flags else None
+                preview = (row.call_id, pack_text(call.args_preview), pack_text(call.result_preview), flags)
+                if was_stored:
+                    previews.append((*preview, call.id))
+                else:
+                    first_previews.add(preview, call.id)
+                call.args_preview = call.result_preview = None
+            if call.hint is not None:
+                hint = call.hint
+                args = json_text(hint.suggested_args)
+                hints.append(
+                    (call.id, row.call_id, hint.hint_text, args, call.hint_at, hint.hint_kind, hint.retry_advice)
+                )
+                call.hint = None
+        self._changed.clear()
+        for statement, rows in (
+            *fresh.statements(),
+            *filled.statements(),
+            *rewritten.statements(),
+            *first_previews.statements(),
+        ):
+            self._connection.executemany(statement, rows)
+        self._connection.executemany(_UPSERT_PREVIEW, previews)
+        self._connection.executemany(_INSERT_HINT, hints)
+        self._forget_ended()
+
+    def _forget_ended(self) -> None:
+        """Keep the calls that still wait for an event; all of them are stored."""
+        if len(self._kept) > CALLS_KEPT:
+            waiting = {key: call for key, call in self._kept.items() if call.row.end_event is None}
+            self._kept = waiting if len(waiting) <= CALLS_KEPT // 2 else {}
+        if len(self._ticks) > _TICKS_KEPT:
+            self._ticks.clear()
+
+    def _new(self, call: Call, run: Run) -> Call:
+        call.id = self._next_id(epoch_ms(call.row.created_at), call.row.producer_no)
+        run.row.calls_total += 1
+        self._kept[(run.row.run_no, call.row.call_id)] = call
+        return call
+
+    def _next_id(self, ms: int, producer_no: int) -> int:
+        """The call's time and a tie-break. Trusting: a tick that is not at hand is free, without a look."""
+        tick = (ms << TIE_BITS) + ((producer_no & 0xFF) << 8)
+        used = self._ticks.get(tick)
+        if used is None:
+            used = tick - 1 if self._trusting else self._highest(tick)
+        used += 1
+        if used > tick + 0xFF:
+            return self._next_id(ms + 1, producer_no)
+        self._ticks[tick] = used
+        return used
+
+    def _highest(self, tick: int) -> int:
+        found = self._connection.execute(
+            "SELECT max(id) FROM tool_calls WHERE id >= ? AND id <= ?", (tick, tick + 0xFF)
+        ).fetchone()[0]
+        return tick - 1 if found is None else int(found)
+
+
+class RunTable:
+    """`runs` and `producers`."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._kept: dict[str, Run] = {}
+        self._changed: dict[str, Run] = {}
+        self._changed_producers: dict[int, Producer] = {}
+        self._next_run_no, self._next_producer_no = connection.execute(
+            "SELECT (SELECT coalesce(max(run_no), 0) + 1 FROM runs),"
+            " (SELECT coalesce(max(producer_no), 0) + 1 FROM producers)"
+        ).fetchone()
+
+    def get(self, run_id: str) -> Run | None:
+        run = self._kept.get(run_id)
+        if run is not None:
+            return run
+        found = self._connection.execute(_SELECT_RUN, (run_id,)).fetchone()
+        if found is None:
+            return None
+        run = Run(RunRow(*found))
+        run.stored = True
+        rows = self._connection.execute(
+            "SELECT producer_no, shim_id, started_at, journal, host_id, proc_id, last_seq, ended_at, status"
+            " FROM producers WHERE run_id = ? ORDER BY producer_no",
+            (run_id,),
+        )
+        for no, shim_id, started_at, journal, host_id, proc_id, last_seq, ended_at, status in rows:
+            producer = Producer(no, shim_id, run_id, started_at, journal)
+            producer.host_id, producer.proc_id, producer.last_seq = host_id, proc_id, last_seq
+            producer.ended_at, producer.status = ended_at, status
+            run.producers[shim_id] = producer
+        self._kept[run_id] = run
+        return run
+
+    def create(self, event: AnyEvent) -> Run:
+        run = new_run(self._next_run_no, event)
+        self._next_run_no += 1
+        self._kept[event.run_id] = run
+        return run
+
+    def create_producer(self, run: Run, event: AnyEvent, journal: str | None) -> Producer:
+        source = event.source
+        producer = Producer(self._next_producer_no, source.shim_id, event.run_id, normal_ts(event.ts), journal)
+        producer.host_id, producer.proc_id = source.host_id, source.proc_id
+        self._next_producer_no += 1
+        run.producers[source.shim_id] = producer
+        run.merge()  # a run that had ended goes on
+        return producer
+
+    def touch(self, run: Run, producer: Producer) -> None:
+        self._changed[run.row.run_id] = run
+        self._changed_producers[producer.no] = producer
+
+    def flush(self) -> list[Run]:
+        """Write what changed and say which runs did."""
+        runs = list(self._changed.values())
+        fresh = [run for run in runs if not run.stored]
+        execute = self._connection.executemany
+        if fresh:
+            execute(_INSERT_RUN, [call_values(run.row) for run in fresh])
+        execute(_UPDATE_RUN, [(*call_values(run.row)[2:], run.row.run_no) for run in runs if run.stored])
+        for run in fresh:
+            run.stored = True
+        execute(
+            _UPSERT_PRODUCER,
+            [
+                (
+                    p.no,
+                    p.shim_id,
+                    p.run_id,
+                    p.host_id,
+                    p.proc_id,
+                    p.journal,
+                    p.last_seq,
+                    p.started_at,
+                    p.ended_at,
+                    p.status,
+                )
+                for p in self._changed_producers.values()
+            ],
+        )
+        self._changed.clear()
+        self._changed_producers.clear()
+        if len(self._kept) > RUNS_KEPT:
+            self._kept = {run.row.run_id: run for run in runs[-RUNS_KEPT // 2 :]}
+        return runs
+
+
+class Catalogue:
+    """`server_tools` and `policy_versions`: what exists, for listings, for globs and for bundles."""
+
+    def __init__(self, connection: sqlite3.Connection, snapshots: str) -> None:
+        self._connection = connection
+        self._snapshots = snapshots
+        self._tools: set[tuple[str, str]] = set()
+        self._policies: set[tuple[str, str, str]] = set()
+        self._new_tools: list[tuple[str, str]] = []
+        self._new_policies: list[tuple[str, str, str | None, str, str | None, str]] = []
+
+    def saw_tool(self, server_name: str, tool_name: str) -> None:
+        tool = (server_name, tool_name)
+        if tool not in self._tools:
+            if len(self._tools) > CALLS_KEPT:
+                self._tools.clear()
+            self._tools.add(tool)
+            self._new_tools.append(tool)
+
+    def saw_policy(self, policy: ev.PolicyRef, mode: str | None, ts: str) -> None:
+        key = (policy.policy_id, policy.policy_version, policy.policy_hash)
+        if key not in self._policies:
+            if len(self._policies) > RUNS_KEPT:
+                self._policies.clear()
+            self._policies.add(key)
+            snapshot = find_snapshot(self._snapshots, policy.policy_hash)
+            text = snapshot.decode() if snapshot is not None else None
+            self._new_policies.append((key[0], key[1], mode, key[2], text, normal_ts(ts)))
+
+    def flush(self) -> None:
+        if self._new_tools:
+            self._connection.executemany("INSERT OR IGNORE INTO server_tools VALUES (?, ?)", self._new_tools)
+            self._new_tools.clear()
+        if self._new_policies:
+            self._connection.executemany(
+                "INSERT INTO policy_versions (policy_id, version, mode, rules_hash, rules_json, created_at)"
+                " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET mode = coalesce(mode, excluded.mode),"
+                " rules_json = coalesce(rules_json, excluded.rules_json)",
+                self._new_policies,
+            )
+            self._new_policies.clear()
+
+
+class EventTable:
+    """`events` and `segments`. A segment never crosses a flush, so a line and its row commit together."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._rows: list[tuple[int, int, int, bytearray]] = []
+        self._lines: dict[int, tuple[int, list[bytes]]] = {}
+        self._bytes = 0
+
+    def append(self, run: RunRow, producer_no: int, seq: int, line: bytes) -> int:
+        """Number, link and keep one event; returns its number in the run."""
+        run.event_count = n = run.event_count + 1
+        run.chain_head = head = sha256(run.chain_head + line).digest()  # chain.link, without the call
+        run_no = run.run_no
+        # A bytearray is bound as it is; for bytes, `sqlite3` would look for an adapter first.
+        self._rows.append(((run_no << N_BITS) + n, producer_no, seq, bytearray(head)))
+        pending = self._lines.get(run_no)
+        if pending is None:
+            pending = self._lines[run_no] = (n, [])
+        pending[1].append(line)
+        self._bytes += len(line)
+        return n
+
+    @property
+    def full(self) -> bool:
+        return len(self._rows) >= FLUSH_ROWS or self._bytes >= FLUSH_BYTES
+
+    def flush(self) -> None:
+        if not self._rows:
+            return
+        self._connection.executemany("INSERT INTO events (id, producer_no, seq, hash) VALUES (?, ?, ?, ?)", self._rows)
+        self._connection.executemany(
+            "INSERT INTO segments (run_no, first_n, lines) VALUES (?, ?, ?)",
+            [
+                (run_no, first + i, pack_lines(lines[i : i + SEGMENT_LINES]))
+                for run_no, (first, lines) in self._lines.items()
+                for i in range(0, len(lines), SEGMENT_LINES)
+            ],
+        )
+        self._rows.clear()
+        self._lines.clear()
+        self._bytes = 0
+
+    def holds(self, producer_no: int, seq: int, line: bytes) -> bool | None:
+        """None: no such event. Else whether its line is this one, told from the chain without reading the segment."""
+        self.flush()
+        found = self._connection.execute(
+            "SELECT e.hash, b.hash FROM events e LEFT JOIN events b ON b.id = e.id - 1"
+            " WHERE e.producer_no = ? AND e.seq = ?",
+            (producer_no, seq),
+        ).fetchone()
+        if found is None:
+            return None
+        return bool(link(found[1] or GENESIS, line) == found[0])

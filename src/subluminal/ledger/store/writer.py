@@ -1,0 +1,312 @@
+"""The single writer: event lines in, rows out, all of a batch in one transaction.
+
+    store.write(work)              one transaction; inside it, `work` calls
+        store.add(line)            BadEvent for a line that is no event, or contradicts one that is stored
+        store.set_offset(...)      a journal's offset commits together with its events: exactly once
+
+Rows gather in memory and are written with `executemany`. If anything fails, the transaction and every cache are thrown
+away together; the caller offers the same lines again later.
+
+Traps:
+- An event already stored (same shim, run and seq) is passed over if its bytes are the same and refused if they differ.
+- A producer without `source.seq` is numbered by the hash of its line, negative, so reading a file twice adds nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from typing import Any, TypeVar
+
+from msgspec import UNSET
+
+from subluminal.contracts import events as ev
+from subluminal.contracts.errors import LedgerError
+from subluminal.ledger.fold import reading
+from subluminal.ledger.fold.reading import AnyEvent, BadEvent, read_event, utc_now
+from subluminal.ledger.fold.rows import Producer, Run
+from subluminal.ledger.store import chain
+from subluminal.ledger.store.agent_rows import AgentTable
+from subluminal.ledger.store.lines import N_BITS
+from subluminal.ledger.store.schema import BUSY_TIMEOUT_MS, open_writer
+from subluminal.ledger.store.tables import CallTable, Catalogue, EventTable, RunTable
+
+T = TypeVar("T")
+
+
+class Store:
+    _speaker: Producer | None
+    _run: Run
+    _events: EventTable
+    _runs: RunTable
+    _calls: CallTable
+    _catalogue: Catalogue
+    _agent: AgentTable
+
+    def __init__(self, path: str, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> None:
+        self.path = path
+        try:
+            self.connection = open_writer(path, busy_timeout_ms=busy_timeout_ms)
+        except (sqlite3.Error, OSError) as error:
+            raise LedgerError(f"The ledger {path} cannot be opened for writing: {error}.") from None
+        self._heads_path = chain.heads_path(path) if path else os.devnull
+        self._heads_limit = chain.COMPACT_ABOVE_BYTES
+        self.unwitnessed: dict[str, chain.Head] = {}
+        self._disputed: set[str] = set()
+        self._read_witness()
+        self._trusting = True
+        self._forget()
+
+    def close(self) -> None:
+        self.witness()
+        self.connection.close()
+
+    # -- batches ----------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        """One transaction. Raises `sqlite3.Error` if it cannot begin or commit; then nothing of it has happened."""
+        self.connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._flush()
+            self.connection.execute("COMMIT")
+        except BaseException:
+            self._forget()
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+            raise
+        self.unwitnessed.update((run_id, head) for run_id, head in self._moved.items() if run_id not in self._disputed)
+        self._moved.clear()
+
+    def write(self, work: Callable[[], T]) -> T:
+        """Run `work` in a batch. Ids that were taken for new and are not make it run again, looking each one up."""
+        try:
+            with self.batch():
+                return work()
+        except sqlite3.IntegrityError:
+            self._trusting = False
+            self._forget()
+            try:
+                with self.batch():
+                    return work()
+            finally:
+                self._trusting = True
+                self._forget()
+
+    def add(self, line: bytes, journal: str | None = None) -> bool:
+        """Store one event line (without its newline). False: it was there already."""
+        event = read_event(line)
+        source = event.source
+        producer = self._speaker
+        if producer is None or source.shim_id != producer.shim_id or event.run_id != producer.run_id:
+            producer = self._listen_to(event, journal)
+        run = self._run
+        seq = source.seq
+        if seq is UNSET:
+            seq = -1 - (int.from_bytes(sha256(line).digest()[:8], "big") >> 1)
+        if seq > producer.last_seq:
+            producer.last_seq = seq
+        elif self._is_stored(producer, seq, line):
+            return False
+        n = self._events.append(run.row, producer.no, seq, line)
+        if not run.identified:
+            run.identify(event)
+        fold = _FOLDS.get(type(event))
+        if fold is not None:
+            fold(self, event, n, producer, run)
+        if self._events.full:
+            self._flush()
+        return True
+
+    def _listen_to(self, event: AnyEvent, journal: str | None) -> Producer:
+        """Events of one shim come in rows: its run and place are looked up once."""
+        run = self._runs.get(event.run_id) or self._runs.create(event)
+        producer = run.producers.get(event.source.shim_id) or self._runs.create_producer(run, event, journal)
+        self._runs.touch(run, producer)
+        self._run, self._speaker = run, producer
+        return producer
+
+    # -- the fold, one method per event type ------------------------------------------------------------------
+
+    def _call_start(self, event: ev.ToolCallStart, n: int, producer: Producer, run: Run) -> None:
+        call = self._calls.starting(event, producer.no, run)
+        call.start(event, n)
+        self._calls.changed(call)
+        self._catalogue.saw_tool(event.call.server_name, event.call.tool_name)
+
+    def _call_decision(self, event: ev.ToolCallDecision, n: int, producer: Producer, run: Run) -> None:
+        call = self._calls.find(run, event.call.call_id) or self._calls.refer(event, producer.no, run)
+        if call.decide(event, n):
+            run.count_decision(event.decision.action)
+        self._calls.changed(call)
+
+    def _call_end(self, event: ev.ToolCallEnd, n: int, producer: Producer, run: Run) -> None:
+        call = self._calls.find(run, event.call.call_id) or self._calls.refer(event, producer.no, run)
+        if call.end(event, n):
+            run.count_end(call.row)
+        self._calls.changed(call)
+
+    def _hint(self, event: ev.HintIssued, n: int, producer: Producer, run: Run) -> None:
+        call = self._calls.find(run, event.call.call_id)
+        if call is not None:
+            call.hinted(event.hint, event.ts)
+            self._calls.changed(call)
+
+    def _run_start(self, event: ev.RunStart, n: int, producer: Producer, run: Run) -> None:
+        run.start(event, producer)
+        run.merge()
+        for policy in [event.run.policy, *(event.run.policies or [])]:
+            self._catalogue.saw_policy(policy, event.run.mode, event.ts)
+
+    def _run_end(self, event: ev.RunEnd, n: int, producer: Producer, run: Run) -> None:
+        run.end(event, producer)
+        run.merge()
+
+    def _policy_loaded(self, event: ev.PolicyLoaded, n: int, producer: Producer, run: Run) -> None:
+        if event.load.ok:
+            self._catalogue.saw_policy(event.policy, None, event.ts)
+
+    def _agent_event(self, event: ev.AgentEventRecorded, n: int, producer: Producer, run: Run) -> None:
+        self._agent.add(event, n, run.row.run_no)
+
+    def _is_stored(self, producer: Producer, seq: int, line: bytes) -> bool:
+        same = self._events.holds(producer.no, seq, line)
+        if same is False:
+            raise BadEvent(f"event {seq} of shim {producer.shim_id} is already in the ledger with other content")
+        return same is True
+
+    # -- journals ---------------------------------------------------------------------------------------------
+
+    def known_journals(self) -> list[str]:
+        return [row[0] for row in self.connection.execute("SELECT name FROM journals")]
+
+    def offset(self, name: str) -> tuple[int, int, int, int] | None:
+        found: tuple[int, int, int, int] | None = self.connection.execute(
+            "SELECT inode, offset, lines, rejected_bytes FROM journals WHERE name = ?", (name,)
+        ).fetchone()
+        return found
+
+    def set_offset(self, name: str, inode: int, offset: int, lines: int, rejected_bytes: int) -> None:
+        self.connection.execute(
+            "INSERT INTO journals VALUES (?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET"
+            " inode = excluded.inode, offset = excluded.offset, lines = excluded.lines,"
+            " rejected_bytes = excluded.rejected_bytes",
+            (name, inode, offset, lines, rejected_bytes),
+        )
+
+    def forget_journal(self, name: str) -> None:
+        self.connection.execute("DELETE FROM journals WHERE name = ?", (name,))
+        self.connection.execute("UPDATE producers SET journal = NULL WHERE journal = ?", (name,))
+
+    def record_rejected(self, source: str, line_no: int, reason: str, size: int) -> None:
+        self.connection.execute(
+            "INSERT INTO rejected (source, line_no, reason, bytes, at) VALUES (?, ?, ?, ?, ?)",
+            (source, line_no, reason, size, utc_now()),
+        )
+
+    # -- other writes -----------------------------------------------------------------------------------------
+
+    def remove_run(self, run_id: str, work: Callable[[], None]) -> None:
+        """Announce in its witness that a run goes, then take it out in one transaction.
+
+        In this order a run that is gone without an announcement was not removed by us. A run that was announced and is
+        still there (we were killed in between) is witnessed again at the next start.
+        """
+        run = self._runs.get(run_id)
+        if run is not None:
+            self.unwitnessed[run_id] = chain.Head(run.row.event_count, run.row.chain_head, pruned=True)
+            self.witness()
+        self.write(work)
+        self._forget()
+
+    def add_policy(self, policy_hash: str, snapshot: str) -> None:
+        """Keep the text of a policy that a stored run refers to."""
+        self.write(
+            lambda: self.connection.execute(
+                "UPDATE policy_versions SET rules_json = ? WHERE rules_hash = ? AND rules_json IS NULL",
+                (snapshot, policy_hash),
+            )
+        )
+
+    def make_durable(self) -> None:
+        """After this, every committed event survives a power cut as well: only then may its journal go."""
+        try:
+            descriptor = os.open(self.path + "-wal", os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def witness(self) -> None:
+        """Bring the heads file up to date. One that cannot be written now is tried again; the events are safe."""
+        if not self.unwitnessed:
+            return
+        try:
+            self.make_durable()
+            size = chain.append_heads(self._heads_path, list(self.unwitnessed.items()))
+            self.unwitnessed.clear()
+            if size > self._heads_limit:
+                self._heads_limit = max(chain.COMPACT_ABOVE_BYTES, 2 * chain.compact_heads(self._heads_path))
+        except OSError:
+            pass
+
+    # -- inside -----------------------------------------------------------------------------------------------
+
+    def _forget(self) -> None:
+        """Start the caches afresh from what is committed."""
+        self._moved: dict[str, chain.Head] = {}
+        self._speaker = None
+        self._events = EventTable(self.connection)
+        self._runs = RunTable(self.connection)
+        self._calls = CallTable(self.connection, self._trusting)
+        self._agent = AgentTable(self.connection)
+        self._catalogue = Catalogue(self.connection, os.path.join(os.path.dirname(self.path), "snapshots"))
+
+    def _flush(self) -> None:
+        self._speaker = None
+        self._events.flush()
+        self._calls.flush()
+        for run in self._runs.flush():
+            self._moved[run.row.run_id] = chain.Head(run.row.event_count, run.row.chain_head)
+        self._catalogue.flush()
+        self._agent.flush()
+
+    def _read_witness(self) -> None:
+        """Find runs whose witness was not written because a process was killed in between: those are caught up.
+
+        And runs that do not agree with their witness: those were tampered with. Their witness is left as it is, or
+        going on would wipe out the evidence.
+        """
+        heads = chain.read_heads(self._heads_path)
+        for run_no, run_id, count, head in self.connection.execute(
+            "SELECT run_no, run_id, event_count, chain_head FROM runs"
+        ):
+            known = heads.get(run_id)
+            if known is None or known.pruned:
+                self.unwitnessed[run_id] = chain.Head(count, head)
+            elif known.count != count or known.hash != head:
+                number = (run_no << N_BITS) + known.count
+                found = self.connection.execute("SELECT hash FROM events WHERE id = ?", (number,)).fetchone()
+                if found is not None and found[0] == known.hash:
+                    self.unwitnessed[run_id] = chain.Head(count, head)
+                else:
+                    self._disputed.add(run_id)
+
+
+# The fold of each event type; a type that is not here is kept in the chain and changes no row.
+_FOLDS: dict[type, Callable[[Store, Any, int, Producer, Run], None]] = {
+    reading.Start: Store._call_start,
+    reading.Decision: Store._call_decision,
+    reading.End: Store._call_end,
+    ev.HintIssued: Store._hint,
+    ev.RunStart: Store._run_start,
+    ev.RunEnd: Store._run_end,
+    ev.PolicyLoaded: Store._policy_loaded,
+    ev.AgentEventRecorded: Store._agent_event,
+}

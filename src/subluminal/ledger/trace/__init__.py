@@ -1,0 +1,1 @@
+"""One run as files: recorded in a directory, sealed as a bundle, verified anywhere."""

@@ -1,0 +1,316 @@
+"""The exact reading of a client's line, where a quick look proves nothing: every member in view.
+
+Duplicate and variant keys, escapes, white space, batches, lenient JSON, and messages that were only scanned. What two
+parsers could read differently is ambiguous.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Raw, Struct
+
+from subluminal.mcp.message.reading import (
+    ABSENT,
+    BATCH,
+    CALL,
+    CANCEL,
+    PASS,
+    REQUEST,
+    RESPONSE,
+    UNREADABLE,
+    Reading,
+    ambiguous,
+    raw_elements,
+    raw_message,
+    raw_params,
+    string,
+)
+from subluminal.mcp.message.scan import MessageScan
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_TOOLS_CALL = b'"tools/call"'
+_CANCELLED = b'"notifications/cancelled"'
+_TOP_KEYS = ("jsonrpc", "id", "method", "params", "result", "error")
+_PARAM_KEYS = ("name", "arguments")
+
+
+class _Cancelled(Struct, gc=False):
+    request_id: Raw = msgspec.field(default=ABSENT, name="requestId")
+
+
+_cancelled = msgspec.json.Decoder(_Cancelled).decode
+
+
+def read_object(text: bytes) -> Reading:
+    try:
+        message = raw_message(text)
+    except UNREADABLE:
+        return _read_exactly(text)
+    id_raw = bytes(message.id)
+    method = bytes(message.method)
+    params = bytes(message.params)
+    length = 1
+    if id_raw:
+        length += 6 + len(id_raw)
+    if method:
+        length += 10 + len(method)
+    if params:
+        length += 10 + len(params)
+    version = bytes(message.jsonrpc)
+    if version:
+        length += 11 + len(version)
+    if length != len(text):
+        return _read_exactly(text)
+    if method == _TOOLS_CALL:
+        return _read_call(text, id_raw, params)
+    if b"\\" in method or not method.isascii() or b"call" in method.lower():
+        return _read_exactly(text)  # it may be another spelling of tools/call
+    return _read_other(text, id_raw, method, params)
+
+
+def _read_other(text: bytes, id_raw: bytes, method: bytes, params: bytes) -> Reading:
+    if not method:
+        return Reading(RESPONSE, text)
+    if id_raw:
+        reading = Reading(REQUEST, text)
+        reading.id_raw = id_raw
+        return reading
+    if method == _CANCELLED:
+        reading = Reading(CANCEL, text)
+        try:
+            reading.id_raw = bytes(_cancelled(params).request_id) or None
+        except UNREADABLE:
+            pass
+        return reading
+    return Reading(PASS, text)
+
+
+def _read_call(text: bytes, id_raw: bytes, params: bytes) -> Reading:
+    try:
+        members = raw_params(params)
+    except UNREADABLE:
+        return _read_exactly(text)
+    name = bytes(members.name)
+    arguments = bytes(members.arguments)
+    meta = bytes(members.meta)
+    length = 1
+    if name:
+        length += 8 + len(name)
+    if arguments:
+        length += 13 + len(arguments)
+    if meta:
+        length += 9 + len(meta)
+    task = bytes(members.task)
+    if task:
+        length += 8 + len(task)
+    state = bytes(members.request_state)
+    if state:
+        length += 16 + len(state)
+    responses = bytes(members.input_responses)
+    if responses:
+        length += 18 + len(responses)
+    if length != len(params) or name[:1] != b'"' or b"\\" in name:
+        return _read_exactly(text)
+    reading = Reading(CALL, text)
+    reading.id_raw = id_raw or None
+    reading.tool_name = name[1:-1].decode()
+    if arguments and arguments != b"null":
+        reading.arguments = arguments
+    if meta:
+        reading.meta = meta
+    if state:
+        reading.request_state = state
+    if responses:
+        reading.input_responses = responses
+    return reading
+
+
+class _Pairs(list):  # type: ignore[type-arg]  # a JSON object as its members in order, duplicates included
+    pass
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(name)
+
+
+def _read_exactly(text: bytes) -> Reading:
+    """White space, further keys, escapes, batches, faults: read with every member in view."""
+    import json
+
+    stripped = text.strip(b" \t")
+    if not stripped:
+        return Reading(PASS, text)
+    try:
+        value = json.loads(
+            stripped.decode(), object_pairs_hook=_Pairs, parse_constant=_no_constant, parse_float=str, parse_int=str
+        )
+    except RecursionError:
+        return _read_scanned(text)
+    except ValueError:
+        # Invalid for us; a lenient server may still find a call in it.
+        return ambiguous(text, "invalid JSON")
+    if isinstance(value, _Pairs):
+        return _read_members(text, stripped, value)
+    if isinstance(value, list):
+        return _read_batch(text, stripped)
+    return Reading(PASS, text)  # a bare scalar is no message to anyone
+
+
+def _read_batch(text: bytes, stripped: bytes) -> Reading:
+    reading = Reading(BATCH, text)
+    try:
+        raws = raw_elements(stripped)
+    except UNREADABLE:
+        # `json` takes lone surrogates, others do not.
+        return ambiguous(text, "a batch that not every parser can read")
+    for raw in raws:
+        element = bytes(raw).strip(b" \t")
+        inner = read_object(element)
+        if inner.kind == BATCH:
+            inner = ambiguous(element, "a batch inside a batch")
+        reading.elements.append(inner)
+    return reading
+
+
+def _variants(pairs: _Pairs, keys: tuple[str, ...]) -> dict[str, list[Any]]:
+    """For each protocol key, the values under it or under a spelling some parsers take for it."""
+    found: dict[str, list[Any]] = {}
+    for key, value in pairs:
+        plain = key if key in keys else _folded(key)
+        if plain in keys:
+            found.setdefault(plain, []).append((key, value))
+    return found
+
+
+def _folded(key: str) -> str:
+    """What a sloppy parser might make of a key or a method: case, compatibility forms and stray spaces folded."""
+    if "\0" in key:
+        key = key.partition("\0")[0]  # where a string ends in C
+    if key.isascii():
+        return key.strip().lower()
+    import unicodedata
+
+    return unicodedata.normalize("NFKC", key).strip().casefold()
+
+
+def _read_members(text: bytes, stripped: bytes, pairs: _Pairs) -> Reading:
+    top = _variants(pairs, _TOP_KEYS)
+    methods = top.get("method", [])
+    if not any(isinstance(value, str) and _folded(value) == "tools/call" for _, value in methods):
+        return _plain(text, stripped)
+    for key, found in top.items():
+        if len(found) > 1:
+            return ambiguous(text, f"duplicate key {key}")
+        if found[0][0] != key:
+            return ambiguous(text, f"a variant of the key {key}")
+    if methods[0][1] != "tools/call":
+        return ambiguous(text, "a variant of the method tools/call")
+    params = top.get("params")
+    if params is None or not isinstance(params[0][1], _Pairs):
+        return ambiguous(text, "tools/call without a params object")
+    inner = _variants(params[0][1], _PARAM_KEYS)
+    for key, found in inner.items():
+        if len(found) > 1:
+            return ambiguous(text, f"duplicate key {key}")
+        if found[0][0] != key:
+            return ambiguous(text, f"a variant of the key {key}")
+    names = [key for key, _ in params[0][1]]
+    if len(set(names)) != len(names):
+        return ambiguous(text, "duplicate key in params")
+    try:
+        message = raw_message(stripped)
+        members = raw_params(bytes(message.params))
+        name = string(bytes(members.name))
+    except UNREADABLE:
+        # No name, a name that is no string, or a lone surrogate, which `json` takes and others do not.
+        return ambiguous(text, "tools/call without a readable tool name")
+    if "\0" in name:
+        return ambiguous(text, "NUL in the tool name")
+    reading = Reading(CALL, text)
+    reading.id_raw = bytes(message.id) or None
+    reading.tool_name = name
+    arguments = bytes(members.arguments)
+    if arguments and arguments != b"null":
+        reading.arguments = arguments
+    reading.meta = bytes(members.meta) or None
+    reading.request_state = bytes(members.request_state) or None
+    reading.input_responses = bytes(members.input_responses) or None
+    return reading
+
+
+def _plain(text: bytes, stripped: bytes) -> Reading:
+    """Certainly no tool call. Its id, if it is a request, is remembered."""
+    try:
+        message = raw_message(stripped)
+    except UNREADABLE:
+        return Reading(PASS, text)
+    method = bytes(message.method)
+    return _read_other(text, bytes(message.id), method, bytes(message.params))
+
+
+def read_scan(scan: MessageScan, text: bytes = b"") -> Reading:
+    """The reading of a message that was only scanned: no arguments, no batch, everything else."""
+    if scan.ambiguous is not None:
+        reading = ambiguous(text, scan.ambiguous)
+        reading.id_raw = _scanned_id(scan)
+        reading.tool_name = _scanned_name(scan)
+        return reading
+    by_container: dict[str, _Pairs] = {"": _Pairs(), "params": _Pairs(), "result": _Pairs()}
+    for container, raw_key in scan.keys:
+        try:
+            key = string(b'"' + raw_key + b'"')
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return ambiguous(text, "a key that is no valid string")
+        by_container[container].append((key, raw_key))
+    top = _variants(by_container[""], _TOP_KEYS)
+    method = scan.values.get("method", b"")
+    fault = next((key for key, found in top.items() if len(found) > 1 or found[0][1] != key.encode()), None)
+    inner = _variants(by_container["params"], _PARAM_KEYS)
+    fault = fault or next((key for key, found in inner.items() if len(found) > 1 or found[0][1] != key.encode()), None)
+    if fault is not None:
+        reading = ambiguous(text, f"duplicate or variant key {fault}")
+        reading.id_raw = _scanned_id(scan)
+        reading.tool_name = _scanned_name(scan)
+        return reading
+    if method[:1] == b'"' and method != _TOOLS_CALL:
+        try:
+            spelled = string(method)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return ambiguous(text, "a method that is no valid string")
+        if spelled == "tools/call":
+            method = _TOOLS_CALL
+        elif _folded(spelled) == "tools/call":
+            return ambiguous(text, "a variant of the method tools/call")
+    if method != _TOOLS_CALL:
+        return _read_other(text, scan.values.get("id", b""), method, b"")
+    reading = Reading(CALL, text)
+    reading.tool_name = _scanned_name(scan)
+    if not reading.tool_name or "\0" in reading.tool_name:
+        return ambiguous(text, "tools/call without a readable tool name")
+    if "id" in scan.nested:
+        return ambiguous(text, "an id that is neither string nor number")
+    reading.id_raw = scan.values.get("id")
+    reading.arguments = None
+    return reading
+
+
+def _scanned_id(scan: MessageScan) -> bytes | None:
+    return None if "id" in scan.nested else scan.values.get("id")
+
+
+def _scanned_name(scan: MessageScan) -> str:
+    try:
+        return string(scan.values.get("params.name", b'""'))
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return ""
+
+
+def _read_scanned(text: bytes) -> Reading:
+    """Too deep for a recursive parser: the same scan that serves messages too large to hold."""
+    scan = MessageScan()
+    scan.feed(text)
+    scan.finish()
+    return read_scan(scan, text)

@@ -1,0 +1,164 @@
+"""JSON-RPC lines, read without I/O: what a line is, and whether every sane parser would read it the same way.
+
+A tool server may parse differently from us, so a line is *ambiguous* when two parsers could disagree about the tool
+call in it: duplicate or case-variant protocol keys, a raw CR (some servers end a line there), trailing bytes, invalid
+UTF-8, JSON that only a lenient parser takes. Who decides what happens to an ambiguous line is the gate, not this.
+
+Speed: msgspec finds the members as raw spans. The lengths of the spans then prove that nothing else is in the line: no
+further key, no duplicate, no white space, no needless escape, whatever the order (each of these only ever makes a line
+longer than the sum of its parts). Anything that does not add up is read again, exactly.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Raw, Struct
+
+from subluminal.mcp.message.exact import read_object, read_scan
+from subluminal.mcp.message.reading import (
+    ABSENT,
+    AMBIGUOUS,
+    BATCH,
+    CALL,
+    CANCEL,
+    PASS,
+    REQUEST,
+    RESPONSE,
+    UNREADABLE,
+    Reading,
+    Reply,
+    ambiguous,
+    call_context,
+    id_key,
+    raw_elements,
+    read_value,
+)
+
+__all__ = [
+    "AMBIGUOUS",
+    "BATCH",
+    "CALL",
+    "CANCEL",
+    "PASS",
+    "REQUEST",
+    "RESPONSE",
+    "Reading",
+    "Reply",
+    "call_context",
+    "id_key",
+    "is_plain_result",
+    "read_client_line",
+    "read_reply",
+    "read_reply_batch",
+    "read_scan",
+    "read_value",
+]
+
+
+class _PlainParams(Struct, gc=False):
+    name: str
+    arguments: Raw = ABSENT
+    meta: Raw = msgspec.field(default=ABSENT, name="_meta")
+
+
+class _PlainCall(Struct, gc=False):
+    """A tool call as clients write it, read in one pass."""
+
+    id: Raw
+    method: str
+    params: _PlainParams
+    jsonrpc: str = ""
+
+
+class _Reply(Struct, gc=False):
+    id: Raw = ABSENT
+    method: Raw = ABSENT
+    result: Raw = ABSENT
+    error: Raw = ABSENT
+
+
+class _Result(Struct, gc=False):
+    """The members that change how a call ended."""
+
+    is_error: Raw = msgspec.field(default=ABSENT, name="isError")
+    result_type: Raw = msgspec.field(default=ABSENT, name="resultType")
+    task: Raw = ABSENT
+
+
+_plain_call = msgspec.json.Decoder(_PlainCall).decode
+_reply = msgspec.json.Decoder(_Reply).decode
+_result = msgspec.json.Decoder(_Result).decode
+
+
+def read_client_line(line: bytes) -> Reading:
+    """`line` comes without its newline; one trailing CR (CRLF) is white space to every parser."""
+    text = line
+    if b"\r" in line:
+        text = line.removesuffix(b"\r")
+        if b"\r" in text:
+            # The Python SDK ends a line at a bare CR and would run a call that stands behind it.
+            return ambiguous(text, "raw CR inside the line")
+    if not text.isascii():
+        try:
+            text.decode()
+        except UnicodeDecodeError:
+            return ambiguous(text, "invalid UTF-8")
+    try:
+        call = _plain_call(text)
+    except UNREADABLE:
+        return read_object(text)
+    params = call.params
+    name = params.name
+    if call.method != "tools/call" or not name.isascii():
+        return read_object(text)
+    id_raw = bytes(call.id)
+    # {"id":,"method":"tools/call","params":{"name":""}} is 50 bytes.
+    length = 50 + len(id_raw) + len(name)
+    arguments = b"{}"
+    if params.arguments is not ABSENT:
+        arguments = bytes(params.arguments)
+        length += 13 + len(arguments)
+        if arguments == b"null":
+            arguments = b"{}"
+    if call.jsonrpc:
+        length += 13 + len(call.jsonrpc)
+    meta = None
+    if params.meta is not ABSENT:
+        meta = bytes(params.meta)
+        length += 9 + len(meta)
+    if length != len(text):
+        return read_object(text)
+    return Reading(CALL, text, id_raw, name, arguments, meta)
+
+
+def read_reply(line: bytes) -> Reply | None:
+    """A response, or None for anything else (a request, a notification, something unreadable)."""
+    try:
+        message = _reply(line)
+    except UNREADABLE:
+        return None
+    if message.id is ABSENT or message.method is not ABSENT:
+        return None
+    result, error = message.result, message.error
+    return Reply(
+        bytes(message.id),
+        None if result is ABSENT else bytes(result),
+        None if error is ABSENT else bytes(error),
+    )
+
+
+def is_plain_result(raw: bytes) -> bool:
+    """Whether a result ends its call, and ends it well: no error, no request for input, no task."""
+    try:
+        result = _result(raw)
+    except UNREADABLE:
+        return True
+    return result.is_error is ABSENT and result.result_type is ABSENT and result.task is ABSENT
+
+
+def read_reply_batch(line: bytes) -> list[Reply | None]:
+    """The elements of a batch of responses; an empty list when the line is no array."""
+    try:
+        return [read_reply(bytes(raw)) for raw in raw_elements(line)]
+    except UNREADABLE:
+        return []

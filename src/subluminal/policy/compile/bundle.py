@@ -1,0 +1,36 @@
+"""A bundle to the snapshot that shims obey (§2.6): defaults stated, globs in normal form, hours listed, hashed.
+
+`policy_hash` is the SHA-256 of the snapshot's canonical bytes without itself, so formatting, comments, key order and
+spelled-out defaults do not change it; rule order and every value do.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Any
+
+from subluminal.contracts.canonical import canonical_bytes
+from subluminal.contracts.policy import SNAPSHOT_FORMAT
+from subluminal.policy.lint.cover import normal_match
+from subluminal.policy.lint.load import checked_bundle
+
+
+def compile_bundle(source: bytes, filename: str) -> dict[str, Any]:
+    """The snapshot; raises InvalidPolicy (a PolicyError) with all findings."""
+    return snapshot_of(checked_bundle(source, filename))
+
+
+def snapshot_of(bundle: dict[str, Any]) -> dict[str, Any]:
+    """The snapshot of a bundle that `load` has checked."""
+    snapshot = {"snapshot_format": SNAPSHOT_FORMAT, **bundle, "rules": _normal(bundle["rules"])}
+    snapshot["policy_hash"] = sha256(snapshot_bytes(snapshot)).hexdigest()
+    return snapshot
+
+
+def snapshot_bytes(snapshot: dict[str, Any]) -> bytes:
+    """What `policy_hash` is the hash of."""
+    return canonical_bytes({key: value for key, value in snapshot.items() if key != "policy_hash"})
+
+
+def _normal(rules: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**rule, "match": normal_match(rule["match"])} for rule in rules]

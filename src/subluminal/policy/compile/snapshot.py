@@ -1,0 +1,155 @@
+"""From a policy file to its compiled snapshot, cheaply: what the shim imports.
+
+On a warm start nothing of YAML is imported: the source is read and hashed, and the snapshot that was compiled from
+exactly these bytes is read from `SUB_HOME/snapshots/`. A cache file is believed only if it is a regular file of ours
+that nobody else can write, was made by this compiler from this source, and its content has the `policy_hash` it
+claims; anything else is ignored and written anew. A cache that cannot be written costs time, never correctness.
+
+A cache file is one JSON object: the four members of `_frame` and then the snapshot's canonical bytes, so checking
+`policy_hash` is one SHA-256 over bytes already in hand.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+import msgspec
+
+from subluminal import __version__
+from subluminal.contracts.digest import sha256_hex_once
+from subluminal.contracts.errors import PolicyError
+from subluminal.host.home import ensure_private_dir, snapshot_dir
+from subluminal.policy.sources import find_policies as find_policies
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# Raise whenever the compiler gives another snapshot for the same source.
+COMPILER_REVISION = 1
+# A bundle of 1,000 rules is about 0.4 MB; a larger file is a mistake or an attack.
+MAX_SOURCE_BYTES = 4 * 1024 * 1024
+# A snapshot repeats defaults that its source left out; ten times the source is far beyond any real one.
+MAX_SNAPSHOT_BYTES = 10 * MAX_SOURCE_BYTES
+# Every edit of a policy leaves one file behind; the oldest go.
+MAX_CACHED = 64
+
+
+def load_snapshot(path: str) -> dict[str, Any]:
+    """The compiled snapshot of a policy file; raises PolicyError (with `findings`) if it cannot be had."""
+    return _compiled(read_source(path), path)
+
+
+def load_inline(text: str, filename: str = "SUB_POLICY_JSON.json") -> dict[str, Any]:
+    """The same for a bundle given as JSON text."""
+    return _compiled(text.encode("utf-8", "surrogateescape"), filename)
+
+
+def read_source(path: str) -> bytes:
+    """A policy's bytes. Never blocks on a FIFO, never reads a device, never more than the bound."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise _unreadable(path, "not a regular file")
+            return _read(fd, MAX_SOURCE_BYTES + 1)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise _unreadable(path, error.strerror or "cannot be read") from None
+
+
+def _unreadable(path: str, why: str) -> PolicyError:
+    from subluminal.policy.lint.findings import UnreadablePolicy
+
+    return UnreadablePolicy(path, why)
+
+
+def _read(fd: int, limit: int) -> bytes:
+    chunks = []
+    while limit > 0:
+        chunk = os.read(fd, min(limit, 1 << 20))
+        if not chunk:
+            break
+        chunks.append(chunk)
+        limit -= len(chunk)
+    return b"".join(chunks)
+
+
+def _compiled(source: bytes, filename: str) -> dict[str, Any]:
+    source_hash = sha256_hex_once(source)
+    cached = _read_cache(source_hash)
+    if cached is not None:
+        return cached
+    from subluminal.policy.compile.bundle import compile_bundle, snapshot_bytes
+
+    snapshot = compile_bundle(source, filename)
+    _write_cache(source_hash, snapshot["policy_hash"], snapshot_bytes(snapshot))
+    return snapshot
+
+
+def _frame(source_hash: str, policy_hash: str) -> bytes:
+    return (
+        f'{{"compiled_by":"{__version__}/{COMPILER_REVISION}","source_hash":"{source_hash}",'
+        f'"policy_hash":"{policy_hash}",'
+    ).encode()
+
+
+def cache_file(source_hash: str) -> str:
+    return os.path.join(snapshot_dir(), source_hash + ".json")
+
+
+def _read_cache(source_hash: str) -> dict[str, Any] | None:
+    try:
+        fd = os.open(cache_file(source_hash), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        info = os.fstat(fd)
+        if not stat.S_ISREG(info.st_mode) or info.st_uid != os.geteuid() or info.st_mode & 0o022:
+            return None
+        content = _read(fd, MAX_SNAPSHOT_BYTES)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    return _checked(content, source_hash)
+
+
+def _checked(content: bytes, source_hash: str) -> dict[str, Any] | None:
+    frame_length = len(_frame(source_hash, "0" * 64))
+    body = b"{" + content[frame_length:]
+    policy_hash = sha256_hex_once(body)
+    if content[:frame_length] != _frame(source_hash, policy_hash):
+        return None
+    try:
+        snapshot: dict[str, Any] = msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        return None
+    snapshot["policy_hash"] = policy_hash
+    return snapshot
+
+
+def _write_cache(source_hash: str, policy_hash: str, body: bytes) -> None:
+    path = cache_file(source_hash)
+    temporary = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
+    try:
+        ensure_private_dir(os.path.dirname(path))
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(_frame(source_hash, policy_hash) + body[1:])
+        os.replace(temporary, path)
+        _prune(os.path.dirname(path))
+    except OSError:
+        try:
+            os.unlink(temporary)
+        except OSError:
+            pass
+
+
+def _prune(directory: str) -> None:
+    with os.scandir(directory) as entries:
+        files = sorted((entry.stat(follow_symlinks=False).st_mtime_ns, entry.path) for entry in entries)
+    for _, path in files[:-MAX_CACHED]:
+        os.unlink(path)

@@ -1,0 +1,1 @@
+"""What changed between two policies, and which way: looser, tighter, or neither."""

@@ -1,0 +1,89 @@
+"""What changed between two compiled policies, and which way: looser, tighter, or neither.
+
+Works on snapshots, so formatting, comments and spelled-out defaults are no difference. Rules are the same rule if they
+have the same `rule_id`; order is compared for what it decides (an `allow` that comes to stand above a `deny`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from subluminal.policy.diff.change import LOOSENS, NEUTRAL, TIGHTENS, Change, worst
+from subluminal.policy.diff.rules import changed_rules
+
+_NEUTRAL_FIELDS = ("policy_id", "version", "description", "owner", "created_at")
+
+
+def diff_snapshots(old: dict[str, Any], new: dict[str, Any]) -> list[Change]:
+    """All changes, the most serious first; empty exactly if both have the same `policy_hash`."""
+    if old["policy_hash"] == new["policy_hash"]:
+        return []
+    changes = [*_mode(old, new), *_defaults(old["defaults"], new["defaults"]), *_selectors(old, new)]
+    changes += changed_rules(old["rules"], new["rules"])
+    changes += [
+        Change(NEUTRAL, "changed", None, field, old.get(field), new.get(field), f"{field} changes")
+        for field in _NEUTRAL_FIELDS
+        if old.get(field) != new.get(field)
+    ]
+    order = {"critical": 0, "warn": 1, "info": 2}
+    return sorted(changes, key=lambda change: order[change.severity])
+
+
+def _mode(old: dict[str, Any], new: dict[str, Any]) -> list[Change]:
+    before, after = old["mode"], new["mode"]
+    if before == after:
+        return []
+    if after == "observe":
+        direction, effect = LOOSENS, "no call is refused any more"
+    elif before == "observe":
+        direction, effect = TIGHTENS, "rules are enforced from now on"
+    else:
+        direction, effect = NEUTRAL, "refusals now " + ("carry hints" if after == "control" else "follow each rule")
+    return [Change(direction, "changed", None, "mode", before, after, f"mode {before} becomes {after}: {effect}")]
+
+
+def _defaults(old: dict[str, Any], new: dict[str, Any]) -> list[Change]:
+    changes = []
+    for field, loose, effect in (
+        ("decision_on_error", "ALLOW", "a call that cannot be judged"),
+        ("fail_open_read_tools", True, "a read_like call that cannot be judged"),
+    ):
+        if old[field] != new[field]:
+            direction = LOOSENS if new[field] == loose else TIGHTENS
+            outcome = "is let through" if direction == LOOSENS else "is refused"
+            summary = f"{effect} {outcome}"
+            changes.append(Change(direction, "changed", None, f"defaults.{field}", old[field], new[field], summary))
+    return changes
+
+
+def _selectors(old: dict[str, Any], new: dict[str, Any]) -> list[Change]:
+    """A policy that applies to fewer runs protects fewer runs."""
+    before, after = _flat(old["selectors"]), _flat(new["selectors"])
+    changes = []
+    for field in sorted(before.keys() | after.keys()):
+        was, now = before.get(field), after.get(field)
+        if was == now:
+            continue
+        direction = worst(_coverage(field, was, now))
+        effect = "applies to fewer runs, or to others" if direction == LOOSENS else "applies to more runs"
+        changes.append(Change(direction, "changed", None, f"selectors.{field}", was, now, f"the policy {effect}"))
+    return changes
+
+
+def _flat(selectors: dict[str, Any]) -> dict[str, Any]:
+    flat = {key: value for key, value in selectors.items() if key != "workload"}
+    flat.update({f"workload.{key}": value for key, value in selectors.get("workload", {}).items()})
+    return {key: value for key, value in flat.items() if value}
+
+
+def _coverage(field: str, was: Any, now: Any) -> list[str]:
+    """Lists are OR (fewer words match fewer runs), labels are AND (fewer labels match more runs)."""
+    if now is None:
+        return [TIGHTENS]
+    if was is None:
+        return [LOOSENS]
+    if field == "workload.labels":
+        return [TIGHTENS] if now.items() <= was.items() else [LOOSENS]
+    if set(was) == set(now):
+        return [NEUTRAL]
+    return [TIGHTENS] if set(was) <= set(now) else [LOOSENS]

@@ -1,0 +1,1 @@
+"""Policy files written: the starter, and one layout for all."""

@@ -1,0 +1,86 @@
+"""Which of two matches is the wider: does every call that one matches match the other as well?
+
+All answers are on the safe side: `match_covers` says yes only where it is certain, `may_overlap` says no only where it
+is. Matches are in the normal form that `normal_match` gives and snapshots hold.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from subluminal.contracts.policy import expand_hours
+from subluminal.policy.lint.patterns import name_covers, names_overlap, normal_globs
+
+Match = dict[str, Any]
+
+# Tools first: they tell rules apart sooner.
+_NAMES = ("tool_name", "server_name")
+
+
+def normal_match(match: Match) -> Match:
+    """Globs in normal form, hours as a sorted list of numbers."""
+    normal = dict(match)
+    for field in _NAMES:
+        if "glob" in match.get(field, {}):
+            normal[field] = {**match[field], "glob": normal_globs(match[field]["glob"])}
+    if "utc_hours" in match.get("time", {}):
+        normal["time"] = {**match["time"], "utc_hours": expand_hours(match["time"]["utc_hours"])}
+    return normal
+
+
+def match_covers(wide: Match, narrow: Match) -> bool:
+    if not all(name_covers(wide.get(field), narrow.get(field)) for field in _NAMES):
+        return False
+    if "risk_class" in wide and not ("risk_class" in narrow and set(narrow["risk_class"]) <= set(wide["risk_class"])):
+        return False
+    if "args" in wide and not _args_cover(wide["args"], narrow.get("args", {})):
+        return False
+    hours = wide.get("time", {}).get("utc_hours")
+    return hours is None or set(narrow.get("time", {}).get("utc_hours", range(24))) <= set(hours)
+
+
+def may_overlap(a: Match, b: Match) -> bool:
+    return all(names_overlap(a.get(field), b.get(field)) for field in _NAMES)
+
+
+def _args_cover(wide: dict[str, Any], narrow: dict[str, Any]) -> bool:
+    """Every predicate of `wide` must follow from a predicate of `narrow`."""
+    allowed = _allowed_values(narrow)
+    ranges = narrow.get("numeric_range", {})
+    if not all(
+        key in allowed or key in ranges or key in narrow.get("has_keys", []) for key in wide.get("has_keys", [])
+    ):
+        return False
+    choices = _allowed_values(wide)
+    if not all(key in allowed and allowed[key] <= values for key, values in choices.items()):
+        return False
+    return all(_range_covers(limits, key, allowed, ranges) for key, limits in wide.get("numeric_range", {}).items())
+
+
+def _allowed_values(args: dict[str, Any]) -> dict[str, set[tuple[bool, Any]]]:
+    """The values that key_equals and key_in leave for each key. `true` is not `1`, though Python says so."""
+    allowed = {key: {_typed(value) for value in values} for key, values in args.get("key_in", {}).items()}
+    for key, value in args.get("key_equals", {}).items():
+        allowed[key] = allowed.get(key, {_typed(value)}) & {_typed(value)}
+    return allowed
+
+
+def _typed(value: Any) -> tuple[bool, Any]:
+    return isinstance(value, bool), value
+
+
+def _range_covers(
+    limits: dict[str, Any], key: str, allowed: dict[str, set[tuple[bool, Any]]], ranges: dict[str, dict[str, Any]]
+) -> bool:
+    low, high = limits.get("min"), limits.get("max")
+    if key in ranges:
+        inner_low, inner_high = ranges[key].get("min"), ranges[key].get("max")
+        if (low is None or (inner_low is not None and inner_low >= low)) and (
+            high is None or (inner_high is not None and inner_high <= high)
+        ):
+            return True
+    values = allowed.get(key)
+    return values is not None and all(
+        not is_bool and not isinstance(value, str) and (low is None or value >= low) and (high is None or value <= high)
+        for is_bool, value in values
+    )

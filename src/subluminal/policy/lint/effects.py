@@ -1,0 +1,143 @@
+"""What the effect of a rule can get wrong: limits that are missing, contradict each other, or do nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from subluminal.policy.lint.reporter import Linter, Path
+
+
+def _check_budget(budget: dict[str, Any], linter: Linter) -> None:
+    where = ("effect", "budget")
+    calls, units, cost = budget.get("limit_calls"), budget.get("limit_cost_units"), budget["cost_units_per_call"]
+    if calls is None and units is None:
+        linter.error(where, "no-limit", "a budget without a limit", "add limit_calls or limit_cost_units")
+    if units is not None and 0 < units < cost:
+        linter.error(
+            (*where, "limit_cost_units"),
+            "conflicting-limits",
+            f"limit_cost_units {units} is less than one call's cost_units_per_call {cost}, so no call fits",
+            "raise the limit or lower the cost; to refuse every call, write a deny rule",
+        )
+    if units is None and cost != 1:
+        linter.warn(
+            (*where, "cost_units_per_call"),
+            "no-effect",
+            "cost_units_per_call has no effect without limit_cost_units",
+            "add limit_cost_units or remove it",
+        )
+    if calls == 0 or units == 0:
+        linter.warn(where, "zero-limit", "a limit of 0 refuses every call", "a deny rule says the same more plainly")
+    _check_hint(budget, where, "on_exceed", linter)
+
+
+def _check_rate_limit(rate: dict[str, Any], linter: Linter) -> None:
+    where = ("effect", "rate_limit")
+    capacity, cost = rate["capacity"], rate["cost_tokens_per_call"]
+    if capacity < cost:
+        linter.error(
+            (*where, "capacity"),
+            "conflicting-limits",
+            f"capacity {capacity} is less than cost_tokens_per_call {cost}, so no call ever fits",
+            "raise capacity or lower the cost",
+        )
+    if rate["refill_tokens"] > capacity:
+        linter.warn(
+            (*where, "refill_tokens"),
+            "conflicting-limits",
+            f"refill_tokens {rate['refill_tokens']} is more than capacity {capacity}; the bucket holds only capacity",
+            "lower refill_tokens or shorten refill_period_ms",
+        )
+    if rate["refill_tokens"] == 0:
+        linter.warn(
+            (*where, "refill_tokens"),
+            "never-refills",
+            "with refill_tokens 0 the bucket never refills, so this is a budget",
+            "raise refill_tokens, or write a budget rule",
+        )
+    throttles, backoff = rate["on_limit"] == "THROTTLE", rate.get("backoff_ms")
+    if throttles and backoff is None:
+        linter.error(
+            (*where, "on_limit"), "missing-field", "on_limit THROTTLE needs backoff_ms", "add backoff_ms: 1000"
+        )
+    if not throttles and backoff is not None:
+        linter.warn((*where, "backoff_ms"), "no-effect", "backoff_ms is only used with on_limit: THROTTLE", "remove it")
+    _check_hint(rate, where, "on_limit", linter)
+
+
+# threshold, the field it needs beside it
+_BREAKER_PAIRS = (
+    ("error_threshold", "window_ms"),
+    ("repeat_threshold", "repeat_window_ms"),
+    ("latency_threshold_ms", "window_ms"),
+)
+
+
+def _check_breaker(breaker: dict[str, Any], linter: Linter) -> None:
+    where = ("effect", "breaker")
+    if not any(breaker.get(threshold) for threshold, _ in _BREAKER_PAIRS):
+        names = ", ".join(threshold for threshold, _ in _BREAKER_PAIRS)
+        linter.error(where, "no-limit", "a breaker without a threshold never trips", f"add one of {names}")
+    for threshold, partner in _BREAKER_PAIRS:
+        if breaker.get(threshold) is not None and breaker.get(partner) is None:
+            linter.error((*where, threshold), "missing-field", f"{threshold} needs {partner}", f"add {partner}")
+    if breaker.get("repeat_window_ms") is not None and breaker.get("repeat_threshold") is None:
+        linter.error(
+            (*where, "repeat_window_ms"),
+            "missing-field",
+            "repeat_window_ms needs repeat_threshold",
+            "add repeat_threshold: 5",
+        )
+    if breaker.get("window_ms") is not None and not (
+        breaker.get("error_threshold") or breaker.get("latency_threshold_ms")
+    ):
+        linter.error(
+            (*where, "window_ms"), "missing-field", "window_ms needs error_threshold", "add error_threshold: 5"
+        )
+    if breaker["latency_count"] != 1 and breaker.get("latency_threshold_ms") is None:
+        linter.error(
+            (*where, "latency_count"),
+            "missing-field",
+            "latency_count needs latency_threshold_ms",
+            "add latency_threshold_ms",
+        )
+    if breaker.get("terminate_code") and breaker["on_trip"] != "TERMINATE_RUN":
+        linter.warn(
+            (*where, "terminate_code"),
+            "no-effect",
+            "terminate_code is only used with on_trip: TERMINATE_RUN",
+            "remove it",
+        )
+    _check_hint(breaker, where, "on_trip", linter)
+
+
+def _check_dedupe(dedupe: dict[str, Any], linter: Linter) -> None:
+    where = ("effect", "dedupe")
+    if dedupe.get("key") == "custom":
+        linter.error((*where, "key"), "not-supported", 'key "custom" is reserved for later', "use key: args_hash")
+    _check_hint(dedupe, where, "on_duplicate", linter)
+
+
+def _check_hint(effect: dict[str, Any], where: Path, field: str, linter: Linter) -> None:
+    if effect[field] == "REJECT_WITH_HINT" and not effect.get("hint_text"):
+        linter.warn(
+            (*where, field),
+            "no-hint",
+            "REJECT_WITH_HINT without hint_text: the agent is told only that it was refused",
+            "add hint_text: what the agent should do instead",
+        )
+
+
+def _check_tag(tag: dict[str, Any], linter: Linter) -> None:
+    if not tag["add_risk_class"]:
+        linter.error(("effect", "tag"), "no-effect", "add_risk_class is empty", "name at least one class")
+
+
+EFFECTS: dict[str, Callable[[dict[str, Any], Linter], None]] = {
+    "budget": _check_budget,
+    "rate_limit": _check_rate_limit,
+    "breaker": _check_breaker,
+    "dedupe": _check_dedupe,
+    "tag": _check_tag,
+}

@@ -1,0 +1,95 @@
+"""A policy bundle from bytes to checked values: every fault found in one pass, each with its place.
+
+Three sieves: `document` (is it one document), `check` (has it the contract's shape), `lint` (does it make sense).
+A rule of the wrong shape does not hide the faults of the others.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import inspect
+
+from subluminal.contracts.policy import Bundle
+from subluminal.policy.document.tree import DocumentError, Mapping, Node, Sequence, parse_document
+from subluminal.policy.lint.findings import ERROR, MAX_FINDINGS, Finding, InvalidPolicy, has_errors
+from subluminal.policy.lint.rules import lint
+from subluminal.policy.lint.shape import Checker, expanded
+
+
+class Loaded(NamedTuple):
+    """`bundle` has all defaults stated, and is None if any finding is an error."""
+
+    bundle: dict[str, Any] | None
+    root: Node | None
+    findings: list[Finding]
+
+
+def load_bundle(source: bytes, filename: str, *, advise: bool = True) -> Loaded:
+    """Read and check a bundle; never raises for what is in it. Without `advise`, some warnings are not looked for."""
+    try:
+        root = parse_document(source, filename)
+    except DocumentError as error:
+        finding = Finding(ERROR, error.code, str(error), error.fix, filename, error.line, error.column)
+        return Loaded(None, None, [finding])
+    expected = _bundle_type()
+    checker = Checker(filename)
+    checker.check(root, expected, "")
+    findings = checker.findings + lint(_sound_rules(root, expected, checker), root, filename, advise=advise)
+    if advise and not filename.lower().endswith(".json"):
+        from subluminal.policy.document.yaml_tree import yaml_traps
+
+        findings += yaml_traps(root, filename)
+    findings = _ordered(findings)
+    if has_errors(findings):
+        return Loaded(None, root, findings)
+    bundle = expanded(root, expected)
+    return Loaded(bundle, root, findings + _contract_faults(bundle, filename))
+
+
+def checked_bundle(source: bytes, filename: str) -> dict[str, Any]:
+    """The bundle, or InvalidPolicy with all findings."""
+    loaded = load_bundle(source, filename, advise=False)
+    if loaded.bundle is None or has_errors(loaded.findings):
+        raise InvalidPolicy(loaded.findings)
+    return loaded.bundle
+
+
+@lru_cache(maxsize=1)
+def _bundle_type() -> inspect.StructType:
+    expected = inspect.type_info(Bundle)
+    assert isinstance(expected, inspect.StructType)
+    return expected
+
+
+def _sound_rules(root: Node, expected: inspect.StructType, checker: Checker) -> dict[int, dict[str, Any]]:
+    rules = root.get("rules") if isinstance(root, Mapping) else None
+    rule_type = next(field.type for field in expected.fields if field.name == "rules")
+    if not isinstance(rules, Sequence) or not isinstance(rule_type, inspect.ListType):
+        return {}
+    return {
+        index: expanded(node, rule_type.item_type)
+        for index, node in enumerate(rules.items)
+        if id(node) in checker.sound_rules
+    }
+
+
+def _ordered(findings: list[Finding]) -> list[Finding]:
+    """By place; at one place the error stands for the warning."""
+    kept: dict[tuple[int, int, str], Finding] = {}
+    errors = {(f.line, f.column) for f in findings if f.level == ERROR}
+    for finding in findings:
+        if finding.level == ERROR or (finding.line, finding.column) not in errors:
+            kept.setdefault((finding.line, finding.column, finding.message), finding)
+    return sorted(kept.values(), key=lambda finding: (finding.line, finding.column, finding.level))[:MAX_FINDINGS]
+
+
+def _contract_faults(bundle: dict[str, Any], filename: str) -> list[Finding]:
+    """The contract's own check has the last word, should it know a fault that the sieves above do not."""
+    try:
+        msgspec.convert(bundle, Bundle)
+    except msgspec.ValidationError as error:
+        return [Finding(ERROR, "contract", str(error), "compare with docs/policy.md", filename, 1, 1)]
+    return []

@@ -1,0 +1,90 @@
+"""What a bundle of the right shape can still get wrong: limits that contradict each other, rules that cannot fire.
+
+Works on the bundle as plain values with defaults expanded, and on the document for places. An error is a bundle that
+cannot mean what it says; a warning is one that probably does not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from subluminal.contracts.vocabulary import RISK_CLASSES
+from subluminal.policy.document.tree import Mapping, Node, Scalar, Sequence
+from subluminal.policy.lint.effects import EFFECTS
+from subluminal.policy.lint.findings import MAX_FINDINGS, Finding, nearest, shown
+from subluminal.policy.lint.names import check_names
+from subluminal.policy.lint.reporter import Linter
+from subluminal.policy.lint.unreachable import find_unreachable
+
+
+def lint(rules: dict[int, dict[str, Any]], root: Node, filename: str, *, advise: bool) -> list[Finding]:
+    """`rules` by their place in the document; those without the right shape are left out, the others still judged.
+
+    Without `advise`, comparisons between rules that can only give warnings are left out.
+    """
+    linter = Linter(filename, root)
+    _duplicate_ids(root, linter)
+    check_names(rules, linter)
+    for index, rule in rules.items():
+        linter.base, linter.rule_id = ("rules", index), rule["rule_id"]
+        _check_args(rule["match"].get("args", {}), linter)
+        effect_check = EFFECTS.get(rule["kind"])
+        if effect_check:
+            effect_check(rule["effect"][rule["kind"]], linter)
+    if advise:
+        find_unreachable(rules, linter)
+        _unknown_risk_classes(rules, linter)
+    return linter.findings
+
+
+def _duplicate_ids(root: Node, linter: Linter) -> None:
+    rules = root.get("rules") if isinstance(root, Mapping) else None
+    first: dict[str, int] = {}
+    for index, rule in enumerate(rules.items if isinstance(rules, Sequence) else []):
+        node = rule.get("rule_id") if isinstance(rule, Mapping) else None
+        if not isinstance(node, Scalar) or not isinstance(node.value, str):
+            continue
+        linter.base, linter.rule_id = ("rules", index), node.value
+        if node.value in first:
+            message = f"rule_id is already used on line {first[node.value]}"
+            linter.error(("rule_id",), "duplicate-rule-id", message, "give each rule an id of its own")
+        first.setdefault(node.value, node.line)
+
+
+def _check_args(args: dict[str, Any], linter: Linter) -> None:
+    for key, bounds in args.get("numeric_range", {}).items():
+        where = ("match", "args", "numeric_range", key)
+        low, high = bounds.get("min"), bounds.get("max")
+        if low is None and high is None:
+            linter.error(where, "empty-range", f"numeric_range.{key} has neither min nor max", "add min, max or both")
+        elif low is not None and high is not None and low > high:
+            linter.error(
+                where, "empty-range", f"numeric_range.{key} has min {low} above max {high}", "swap min and max"
+            )
+    for key, values in args.get("key_in", {}).items():
+        where = ("match", "args", "key_in", key)
+        if not values:
+            linter.error(where, "never-matches", f"key_in.{key} lists no value", "add a value or remove the key")
+        elif key in args.get("key_equals", {}) and args["key_equals"][key] not in values:
+            linter.warn(
+                where, "never-matches", f"key_equals.{key} is not among key_in.{key}", "keep one of the two predicates"
+            )
+
+
+def _unknown_risk_classes(rules: dict[int, dict[str, Any]], linter: Linter) -> None:
+    """A class that nothing above can have set makes a rule that silently never matches."""
+    known = set(RISK_CLASSES)
+    for index, rule in rules.items():
+        linter.base, linter.rule_id = ("rules", index), rule["rule_id"]
+        for position, word in enumerate(rule["match"].get("risk_class", [])):
+            if word not in known:
+                near = nearest(word, sorted(known)[:100]) if len(linter.findings) < MAX_FINDINGS else None
+                fix = f"did you mean {shown(near)}?" if near else "add a tag rule above that sets it"
+                linter.warn(
+                    ("match", "risk_class", position),
+                    "unknown-risk-class",
+                    f"no tag rule above adds the risk class {shown(word)}",
+                    fix,
+                )
+        if rule["kind"] == "tag" and rule["enabled"]:
+            known |= set(rule["effect"]["tag"]["add_risk_class"])

@@ -1,0 +1,273 @@
+"""Recorded calls judged again under another policy, with full state: what would change if it were in force?
+
+Every run is replayed on its own, in the order in which its calls were decided, at their recorded times. Budgets,
+buckets, breakers and dedupe windows fill up as they would have; how a call ended feeds the breakers at the time it
+ended. Three things the record cannot tell are never guessed:
+
+- the arguments, where the preview is cut or masked: a preview counts only if it hashes to the recorded `args_hash`.
+  Otherwise a rule with predicates on arguments is *unknown*, and so is the call, unless a rule before it settles it;
+- which of the recorded risk classes came from the server and which from the policy then in force, where that policy is
+  not known: if the new policy's rules depend on it, the call is unknown;
+- how a call would have ended that was refused then and would be let through now: it feeds no breaker.
+
+An unknown call leaves the state as if it had gone the way it went.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any
+
+from subluminal.contracts.canonical import digest, read_args
+from subluminal.contracts.decision import Decision
+from subluminal.contracts.errors import CanonicalError
+from subluminal.contracts.history import RecordedCall, RecordedRun
+from subluminal.contracts.identity import Identity
+from subluminal.contracts.toolcall import ToolCall
+from subluminal.contracts.vocabulary import ALLOW, EVALUATION_ERROR, RUN_TERMINATED, THROTTLE, UNINSPECTED_ARGS
+from subluminal.core.engine.bundle import Engine
+from subluminal.core.engine.matchers import selectors_match
+from subluminal.core.engine.stack import Stack, Verdict
+from subluminal.core.engine.state import LocalState
+
+if TYPE_CHECKING:
+    from subluminal.core.engine.state import Op
+
+MAX_EXAMPLES = 3
+_UNKNOWN_CODES = (UNINSPECTED_ARGS, EVALUATION_ERROR)
+_MAX_TOOLS = 4_096
+
+
+class Group:
+    """Calls that changed in the same way, with the first few of them."""
+
+    __slots__ = ("action", "count", "examples", "reason_code", "rule_id")
+
+    def __init__(self, rule_id: str | None, action: str, reason_code: str) -> None:
+        self.rule_id = rule_id
+        self.action = action
+        self.reason_code = reason_code
+        self.count = 0
+        self.examples: list[dict[str, Any]] = []
+
+    def add(self, run: RecordedRun, call: RecordedCall, summary: str) -> None:
+        self.count += 1
+        if len(self.examples) < MAX_EXAMPLES:
+            self.examples.append(
+                {
+                    "run_id": run.identity.run_id,
+                    "call_id": call.call_id,
+                    "server_name": call.server_name,
+                    "tool_name": call.tool_name,
+                    "was": call.action,
+                    "summary": summary,
+                }
+            )
+
+    def as_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("rule_id", "action", "reason_code", "count", "examples")}
+
+
+class Groups:
+    def __init__(self) -> None:
+        self._groups: dict[tuple[str | None, str, str], Group] = {}
+
+    def at(self, rule_id: str | None, action: str, reason_code: str) -> Group:
+        key = (rule_id, action, reason_code)
+        if key not in self._groups:
+            self._groups[key] = Group(*key)
+        return self._groups[key]
+
+    def ordered(self) -> list[Group]:
+        return sorted(self._groups.values(), key=lambda group: -group.count)
+
+    def count(self) -> int:
+        return sum(group.count for group in self._groups.values())
+
+
+class _Trial:
+    """Run state that can be asked but not changed."""
+
+    def __init__(self, state: LocalState) -> None:
+        self.entries = state.entries
+        self.reason: str | None = None
+        self.terminated = state.terminated
+        self.terminated_by = state.terminated_by
+
+    def begin(self) -> None:
+        pass
+
+    def abandon(self) -> None:
+        pass
+
+    def commit(self, ops: list[Op], count_call: bool = False) -> int:
+        return 0
+
+    def next_seq(self) -> int:
+        return 0
+
+    def terminate(self, code: str, message: str) -> None:
+        pass
+
+
+class Backtest:
+    """One policy against any number of recorded runs."""
+
+    def __init__(self, snapshot: dict[str, Any]) -> None:
+        self.snapshot = snapshot
+        self.runs = 0
+        self.runs_selected = 0
+        self.calls = 0
+        self.still_allowed = 0
+        self.still_refused = 0
+        self.would_refuse = 0  # observe mode
+        self.skipped = 0  # refused by an operator's order, or never decided: no policy's doing
+        self.newly_refused = Groups()
+        self.newly_allowed = Groups()
+        self.refused_otherwise = Groups()
+        self.unknown = Groups()
+        self._real = _stack(snapshot, snapshot.get("defaults") or {})
+        self._closed = _stack(snapshot, {"decision_on_error": "BLOCK"})
+        self._open = _stack(snapshot, {"decision_on_error": "ALLOW"})
+        self._needs: dict[tuple[str, str, frozenset[str], frozenset[str]], tuple[bool, bool]] = {}
+
+    @property
+    def new_blocks(self) -> int:
+        """Calls that were let through and would not be; a throttled call may come again and is not counted."""
+        return sum(group.count for group in self.newly_refused.ordered() if group.action != THROTTLE)
+
+    def replay(self, run: RecordedRun) -> None:
+        self.runs += 1
+        if not selectors_match(self.snapshot.get("selectors"), run.identity):
+            return
+        self.runs_selected += 1
+        state = LocalState()
+        endings: list[tuple[int, int, Verdict, RecordedCall]] = []
+        now = 0
+        for number, call in enumerate(run.calls):
+            now = max(now, call.at_ms)  # a wall clock may be set back; windows need time that goes on
+            while endings and endings[0][0] <= now:
+                self._settle(heappop(endings), state)
+            if call.action is None or (call.reason_code == RUN_TERMINATED and call.rule_id is None):
+                self.skipped += 1
+                continue
+            self.calls += 1
+            verdict = self._judge(run, call, state, now)
+            if verdict.watch and call.action == ALLOW == verdict.decision.action and call.ended_ms is not None:
+                heappush(endings, (max(now, call.ended_ms), number, verdict, call))
+
+    def _settle(self, ending: tuple[int, int, Verdict, RecordedCall], state: LocalState) -> None:
+        at_ms, _, verdict, call = ending
+        self._real.settle(verdict.watch, call.status == "OK", call.latency_ms or 0, state, at_ms)
+
+    def _judge(self, run: RecordedRun, recorded: RecordedCall, state: LocalState, now: int) -> Verdict:
+        risk, sure = recorded.tags, recorded.tags
+        if risk:
+            sure = frozenset() if run.policy_tags is None else risk - run.policy_tags
+        call = ToolCall(
+            recorded.server_name,
+            recorded.tool_name,
+            None,
+            recorded.bytes_in,
+            ambiguous=recorded.ambiguous,
+            continues=recorded.continues,
+            risk_classes=sure,
+        )
+        needs_args, needs_risk = self._needs_of(call, risk, sure)
+        value: Any = None
+        unknown = False
+        if needs_args and recorded.args_hash:
+            value = _arguments(recorded)
+            unknown = value is None
+        stack = self._real
+        if needs_risk:
+            call.risk_classes = risk
+        if unknown and recorded.ambiguous is None:
+            trial = self._closed.judge(call, lambda: None, lambda: recorded.args_hash, _Trial(state), now, now)
+            unknown = _spoken(trial.decision).reason_code in _UNKNOWN_CODES
+            stack = self._open if unknown and recorded.action == ALLOW else self._closed
+            if unknown:
+                spoken = _spoken(trial.decision)
+                group = self.unknown.at(spoken.rule_id, "UNKNOWN", "ARGUMENTS")
+                group.add(run, recorded, "The recorded preview does not hold the whole arguments.")
+        verdict = stack.judge(call, lambda: value, lambda: recorded.args_hash, state, now, now)
+        if needs_risk and not unknown:
+            self.unknown.at(None, "UNKNOWN", "RISK_CLASS").add(
+                run, recorded, "It is not known who gave the recorded risk classes."
+            )
+        elif not unknown:
+            self._compare(run, recorded, verdict.decision)
+        return verdict
+
+    def _needs_of(self, call: ToolCall, risk: frozenset[str], sure: frozenset[str]) -> tuple[bool, bool]:
+        """Whether the rules for this tool look at arguments, and whether they hang on uncertain risk classes."""
+        key = (call.server_name, call.tool_name, risk, sure)
+        known = self._needs.get(key)
+        if known is None:
+            engine = self._real.engines[0]
+            steps = engine.plan(call).steps
+            needs_risk = False
+            if risk != sure:
+                with_all = ToolCall(call.server_name, call.tool_name, None, 0, risk_classes=risk)
+                others = engine.plan(with_all)
+                plain = engine.plan(call)
+                needs_risk = [(step.rule, step.check_risk) for step in others.steps] != [
+                    (step.rule, step.check_risk) for step in plain.steps
+                ] or others.access is not plain.access
+                steps = [*steps, *others.steps]
+            known = any(step.rule.args is not None for step in steps), needs_risk
+            if len(self._needs) < _MAX_TOOLS:
+                self._needs[key] = known
+        return known
+
+    def _compare(self, run: RecordedRun, call: RecordedCall, decision: Decision) -> None:
+        if decision.would is not None:
+            self.would_refuse += 1
+        if call.action == ALLOW:
+            if decision.action == ALLOW:
+                self.still_allowed += 1
+            else:
+                group = self.newly_refused.at(decision.rule_id, decision.action, decision.reason_code)
+                group.add(run, call, decision.summary)
+        elif decision.action == ALLOW:
+            group = self.newly_allowed.at(call.rule_id, call.action or "", call.reason_code or "")
+            group.add(run, call, decision.summary)
+        else:
+            self.still_refused += 1
+            if (decision.action, decision.rule_id) != (call.action, call.rule_id):
+                group = self.refused_otherwise.at(decision.rule_id, decision.action, decision.reason_code)
+                group.add(run, call, decision.summary)
+
+    def as_dict(self) -> dict[str, Any]:
+        counts = ("runs", "runs_selected", "calls", "still_allowed", "still_refused", "would_refuse", "skipped")
+        groups = ("newly_refused", "newly_allowed", "refused_otherwise", "unknown")
+        return {
+            "policy_id": self.snapshot["policy_id"],
+            "policy_version": self.snapshot["version"],
+            "policy_hash": self.snapshot["policy_hash"],
+            **{name: getattr(self, name) for name in counts},
+            "new_blocks": self.new_blocks,
+            **{f"{name}_total": getattr(self, name).count() for name in groups},
+            **{name: [group.as_dict() for group in getattr(self, name).ordered()] for name in groups},
+        }
+
+
+def _stack(snapshot: dict[str, Any], defaults: dict[str, Any]) -> Stack:
+    """All three stacks name their state alike, so that they work on the same."""
+    return Stack([Engine({**snapshot, "selectors": {}, "defaults": defaults}, Identity("backtest"))])
+
+
+def _arguments(call: RecordedCall) -> dict[str, Any] | None:
+    """The arguments, if the preview is all of them and unmasked: the hash proves it."""
+    if call.args_preview is None:
+        return None
+    try:
+        value, canonical = read_args(call.args_preview.encode())
+    except (CanonicalError, UnicodeEncodeError):
+        return None
+    return value if digest(canonical) == call.args_hash and isinstance(value, dict) else None
+
+
+def _spoken(decision: Decision) -> Decision:
+    """In observe mode what enforcement would have said."""
+    return decision.would or decision

@@ -1,0 +1,75 @@
+"""Why a call is decided as it is: the decision, and rule by rule how it came about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from subluminal.contracts.decision import PolicyRef
+from subluminal.contracts.identity import Identity
+from subluminal.policy.lint.findings import shown
+from subluminal.policy.replay.simulate import Simulation, decision_dict
+
+
+class Explanation:
+    """`applies` is a sentence when the selectors leave this run out, else None."""
+
+    def __init__(
+        self, snapshot: dict[str, Any], decision: dict[str, Any], trace: list[dict[str, Any]], tags: list[str]
+    ) -> None:
+        self.snapshot = snapshot
+        self.decision = decision
+        self.trace = trace
+        self.tags = tags
+        self.left_out: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        ref = PolicyRef(self.snapshot["policy_id"], self.snapshot["version"], self.snapshot["policy_hash"])
+        policy = {**ref.as_dict(), "mode": self.snapshot["mode"], "applies": self.left_out is None}
+        return {"decision": self.decision, "trace": self.trace, "policy": policy, "tags": self.tags}
+
+
+def explain_call(
+    snapshot: dict[str, Any],
+    identity: Identity,
+    server_name: str,
+    tool_name: str,
+    args: bytes,
+    *,
+    wall_ms: int,
+    risk_classes: frozenset[str] = frozenset(),
+    repeat: int = 1,
+) -> Explanation:
+    """Judge the call `repeat` times in a row, each a millisecond after the other, and explain the last."""
+    simulation = Simulation(snapshot, identity, wall_ms)
+    for at_ms in range(repeat):
+        verdict, trace = simulation.call(server_name, tool_name, args, at_ms, risk_classes)
+        simulation.settle(verdict, ok=True, latency_ms=0, at_ms=at_ms)
+    explanation = Explanation(snapshot, decision_dict(verdict.decision), trace, verdict.tags)
+    if not simulation.engine.applies:
+        explanation.left_out = _left_out(snapshot["selectors"], identity)
+    return explanation
+
+
+def _left_out(selectors: dict[str, Any], identity: Identity) -> str:
+    workload = identity.workload or {}
+    facts = [(field, selectors.get(field), getattr(identity, field)) for field in ("env", "agent_id", "client")]
+    for field, wanted in selectors.get("workload", {}).items():
+        facts.append((f"workload.{field}", wanted, workload.get(field)))
+    for field, wanted, actual in facts:
+        if wanted and not _selected(wanted, actual):
+            return f"selectors.{field} asks for {_words(wanted)}, and this run has {_words(actual)}"
+    return "its selectors do not match this run"
+
+
+def _selected(wanted: Any, actual: Any) -> bool:
+    if isinstance(wanted, dict):
+        return isinstance(actual, dict) and wanted.items() <= actual.items()
+    return actual in wanted
+
+
+def _words(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={item}" for key, item in sorted(value.items())) or "none"
+    return " or ".join(shown(item) for item in value) if isinstance(value, list) else shown(value)

@@ -1,0 +1,82 @@
+"""Calls put to the real engine with no shim, no server and a clock of our own: for `explain` and `test`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from subluminal.contracts.canonical import canonical_bytes, digest, parse
+from subluminal.contracts.decision import Decision
+from subluminal.contracts.identity import Identity
+from subluminal.contracts.toolcall import ToolCall
+from subluminal.core.engine.bundle import Engine
+from subluminal.core.engine.stack import Stack, Verdict
+from subluminal.core.engine.state import LocalState
+
+
+class Simulation:
+    """One run under one compiled policy. `start_ms` is the wall clock at `at_ms` 0."""
+
+    def __init__(self, snapshot: dict[str, Any], identity: Identity, start_ms: int = 0) -> None:
+        self.snapshot = snapshot
+        self.start_ms = start_ms
+        self.engine = Engine(snapshot, identity)
+        self.stack = Stack([self.engine])
+        self.state = LocalState()
+
+    def call(
+        self,
+        server_name: str,
+        tool_name: str,
+        args: bytes,
+        at_ms: int = 0,
+        risk_classes: frozenset[str] = frozenset(),
+    ) -> tuple[Verdict, list[dict[str, Any]]]:
+        """Judge one call; the trace names every rule of the policy, in order."""
+        value = parse(args)
+        call = ToolCall(server_name, tool_name, args, len(args), risk_classes=risk_classes)
+        trace: list[dict[str, Any]] = []
+        verdict = self.stack.judge(
+            call,
+            lambda: value,
+            lambda: digest(canonical_bytes(args)),
+            self.state,
+            self.start_ms + at_ms,
+            at_ms,
+            trace,
+        )
+        return verdict, self._with_disabled(trace)
+
+    def settle(self, verdict: Verdict, *, ok: bool, latency_ms: int, at_ms: int) -> None:
+        """Say how the call ended, so that breakers hear of it."""
+        self.stack.settle(verdict.watch, ok, latency_ms, self.state, at_ms)
+
+    def _with_disabled(self, trace: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        by_id = {record["rule_id"]: record for record in trace}
+        return [by_id.get(rule["rule_id"]) or self._not_asked(rule) for rule in self.snapshot["rules"]]
+
+    def _not_asked(self, rule: dict[str, Any]) -> dict[str, Any]:
+        if not rule["enabled"]:
+            why = "disabled"
+        elif not self.engine.applies:
+            why = "the policy does not apply to this run"
+        else:
+            why = "not asked: the run was terminated before"
+        return {
+            "policy_id": self.snapshot["policy_id"],
+            "rule_id": rule["rule_id"],
+            "kind": rule["kind"],
+            "matched": False,
+            "why": why,
+            "state_before": None,
+            "state_after": None,
+            "decision": None,
+            "reason_code": None,
+        }
+
+
+def decision_dict(decision: Decision) -> dict[str, Any]:
+    """Contract C's decision object and, beside it, what enforcement would have done (observe mode)."""
+    out = decision.as_dict()
+    if decision.would is not None:
+        out["would"] = decision.would.as_dict()
+    return out

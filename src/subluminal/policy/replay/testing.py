@@ -1,0 +1,160 @@
+"""Run a policy's test files against the real engine, and count which rules they exercised."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from subluminal.contracts.identity import Identity
+from subluminal.core.engine.stack import Verdict
+from subluminal.policy.compile.bundle import compile_bundle
+from subluminal.policy.compile.snapshot import read_source
+from subluminal.policy.lint.findings import shown
+from subluminal.policy.replay.cases import Call, CaseFile, Expect, Test, load_cases, policy_of
+from subluminal.policy.replay.simulate import Simulation
+
+
+class Failure:
+    """The first call of a test that was decided otherwise; the rest of the run would only repeat it."""
+
+    __slots__ = ("call", "differences", "repeat", "summary", "trace")
+
+    def __init__(
+        self, call: int, repeat: int, differences: list[str], summary: str, trace: list[dict[str, Any]]
+    ) -> None:
+        self.call = call
+        self.repeat = repeat
+        self.differences = differences
+        self.summary = summary
+        self.trace = trace
+
+    def text(self) -> str:
+        nth = f", repeat {self.repeat}" if self.repeat > 1 else ""
+        return f"call {self.call}{nth}: " + "; ".join(self.differences)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+class TestResult:
+    __slots__ = ("failure", "name", "seconds")
+
+    def __init__(self, name: str, failure: Failure | None, seconds: float) -> None:
+        self.name = name
+        self.failure = failure
+        self.seconds = seconds
+
+
+class FileResult:
+    """One test file. `covered` maps each enabled rule to whether any call matched it."""
+
+    __slots__ = ("covered", "path", "policy", "results")
+
+    def __init__(self, path: str, policy: str, covered: dict[str, bool]) -> None:
+        self.path = path
+        self.policy = policy
+        self.covered = covered
+        self.results: list[TestResult] = []
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "file": self.path,
+            "policy": self.policy,
+            "tests": [
+                {
+                    "name": result.name,
+                    "ok": result.failure is None,
+                    "failure": result.failure.as_dict() if result.failure else None,
+                }
+                for result in self.results
+            ],
+            "coverage": {
+                "rules": len(self.covered),
+                "covered": sum(self.covered.values()),
+                "missed": [rule_id for rule_id, hit in self.covered.items() if not hit],
+            },
+        }
+
+
+def run_file(path: str, pattern: str | None = None) -> FileResult:
+    """Run the tests of one file whose name contains `pattern`; raises PolicyError if a file is broken."""
+    cases = load_cases(path)
+    policy = policy_of(path, cases)
+    snapshot = compile_bundle(read_source(policy), policy)
+    outcome = FileResult(path, policy, {rule["rule_id"]: False for rule in snapshot["rules"] if rule["enabled"]})
+    for test in _selected(cases, pattern):
+        started = time.perf_counter()
+        failure = run_test(test, snapshot, outcome.covered)
+        outcome.results.append(TestResult(test.name, failure, time.perf_counter() - started))
+    return outcome
+
+
+def _selected(cases: CaseFile, pattern: str | None) -> list[Test]:
+    return [test for test in cases.tests if pattern is None or pattern.lower() in test.name.lower()]
+
+
+def run_test(test: Test, snapshot: dict[str, Any], covered: dict[str, bool]) -> Failure | None:
+    who = test.identity
+    workload = None if who.workload is UNSET else who.workload
+    identity = Identity("test", who.agent_id, who.client, who.env, None, workload)
+    start_ms = int(datetime.fromisoformat(test.at).timestamp() * 1000)
+    simulation = Simulation(snapshot, identity, start_ms)
+    at_ms = 0
+    for number, call in enumerate(test.calls, 1):
+        at_ms = at_ms if call.at_ms is UNSET else call.at_ms
+        args = msgspec.json.encode(call.args)
+        for repeat in range(1, call.repeat + 1):
+            at_ms += call.every_ms if repeat > 1 else 0
+            verdict, trace = simulation.call(call.server_name, call.tool_name, args, at_ms, frozenset(call.risk_class))
+            covered.update({record["rule_id"]: True for record in trace if record["matched"]})
+            differences = compare(call.expect, verdict)
+            if differences:
+                return Failure(number, repeat, differences, verdict.decision.summary, trace)
+            if verdict.decision.action == "ALLOW":
+                _settle(simulation, verdict, call, at_ms)
+    return None
+
+
+def _settle(simulation: Simulation, verdict: Verdict, call: Call, at_ms: int) -> None:
+    simulation.settle(verdict, ok=call.status == "OK", latency_ms=call.latency_ms, at_ms=at_ms + call.latency_ms)
+
+
+def compare(expect: Expect | str, verdict: Verdict) -> list[str]:
+    """Every member of the expectation that the decision does not meet."""
+    wanted = Expect(action=expect) if isinstance(expect, str) else expect  # type: ignore[arg-type]
+    decision = verdict.decision
+    hint, would = decision.hint, decision.would
+    facts: dict[str, Any] = {
+        "action": decision.action,
+        "rule_id": decision.rule_id,
+        "reason_code": decision.reason_code,
+        "severity": decision.severity,
+        "backoff_ms": decision.backoff_ms,
+        "hint_kind": hint.hint_kind if hint else None,
+        "suggested_args": hint.suggested_args if hint else None,
+        "terminate_code": decision.terminate[0] if decision.terminate else None,
+        "tags": verdict.tags,
+    }
+    differences = _differences(wanted, facts, "")
+    if wanted.would is not UNSET:
+        facts = {name: getattr(would, name, None) for name in ("action", "rule_id", "reason_code")}
+        differences += _differences(wanted.would, facts, "would.")
+    return differences
+
+
+def _differences(wanted: Any, facts: dict[str, Any], prefix: str) -> list[str]:
+    found = []
+    for field, actual in facts.items():
+        value = getattr(wanted, field)
+        value = sorted(value) if field == "tags" and value is not UNSET else value
+        if value is not UNSET and value != actual:
+            found.append(f"expected {prefix}{field} {_word(value)}, got {_word(actual)}")
+    return found
+
+
+def _word(value: Any) -> str:
+    return shown(value) if isinstance(value, str) else msgspec.json.encode(value).decode()

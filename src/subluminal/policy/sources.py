@@ -1,0 +1,129 @@
+"""Which policies are in force here: organisation, then the one that was named, or else user and repository.
+
+    organisation   /etc/subluminal/policy.yaml                    always
+    then           --policy, or SUB_POLICY, or SUB_POLICY_JSON    the first that is set
+    or else        $SUB_HOME/policy.yaml  and  .subluminal/policy.yaml of the repository
+
+Between the working directory and the repository root (the nearest directory above that holds `.git`) every
+`.subluminal/policy.yaml` counts, outermost first: bundles stack and the strictest decision wins, so a nested one can
+tighten but never replace the one above it. Outside of a repository only the working directory's own counts: nothing
+says how far up the project goes, and `/tmp` or a shared parent is anybody's.
+
+A file that exists but cannot be read is listed, so that loading it fails loudly: "no policy" is only said of files that
+are not there. The shim imports this; keep it light.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+# Not to be moved by the environment: whoever can set a variable must not shed the organisation's policy.
+ORGANISATION_POLICY = "/etc/subluminal/policy.yaml"
+REPOSITORY_POLICY = os.path.join(".subluminal", "policy.yaml")
+
+BUILTIN_OBSERVE: dict[str, Any] = {
+    "snapshot_format": 1,
+    "policy_id": "builtin-observe",
+    "version": "1",
+    "mode": "observe",
+    "defaults": {"decision_on_error": "ALLOW", "fail_open_read_tools": False},
+    "selectors": {},
+    "rules": [],
+    "policy_hash": "4592b9228e5a177111e82151f2f26aa355e3af89ce7d9277c7e16369a1a2e84c",
+}
+
+
+class PolicySource:
+    """One policy in force: `origin` says why, and either `path` or `inline` where it is (the built-in has neither)."""
+
+    __slots__ = ("inline", "origin", "path")
+
+    def __init__(self, origin: str, path: str | None = None, inline: str | None = None) -> None:
+        self.origin = origin
+        self.path = path
+        self.inline = inline
+
+    def load(self) -> dict[str, Any]:
+        """Its compiled snapshot; raises PolicyError."""
+        from subluminal.policy.compile.snapshot import load_inline, load_snapshot
+
+        if self.path is not None:
+            return load_snapshot(self.path)
+        if self.inline is not None:
+            return load_inline(self.inline)
+        return BUILTIN_OBSERVE
+
+
+def find_policies(environ: Mapping[str, str], cwd: str, explicit: str | None = None) -> list[PolicySource]:
+    """The policies in force, in order; never empty."""
+    found = []
+    if _present(ORGANISATION_POLICY):
+        found.append(PolicySource("organisation", ORGANISATION_POLICY))
+    named = _named(environ, cwd, explicit)
+    found += [named] if named is not None else _implied(environ, cwd)
+    return _without_repeats(found) or [PolicySource("builtin")]
+
+
+def _named(environ: Mapping[str, str], cwd: str, explicit: str | None) -> PolicySource | None:
+    if explicit:
+        return PolicySource("--policy", _absolute(explicit, cwd))
+    if environ.get("SUB_POLICY"):
+        return PolicySource("SUB_POLICY", _absolute(environ["SUB_POLICY"], cwd))
+    if environ.get("SUB_POLICY_JSON"):
+        return PolicySource("SUB_POLICY_JSON", inline=environ["SUB_POLICY_JSON"])
+    return None
+
+
+def _implied(environ: Mapping[str, str], cwd: str) -> list[PolicySource]:
+    home = environ.get("SUB_HOME") or os.path.join(os.path.expanduser("~"), ".subluminal")
+    user = os.path.join(home, "policy.yaml")
+    found = [PolicySource("user", user)] if _present(user) else []
+    return found + [PolicySource("repository", path) for path in _repository_policies(cwd)]
+
+
+def _repository_policies(cwd: str) -> list[str]:
+    """Outermost first; outside a repository, the working directory's own."""
+    found = []
+    start = directory = os.path.abspath(cwd)
+    while True:
+        path = os.path.join(directory, REPOSITORY_POLICY)
+        if _present(path):
+            found.append(path)
+        if _present(os.path.join(directory, ".git")):
+            return found[::-1]
+        parent = os.path.dirname(directory)
+        if parent == directory:
+            return [path for path in found if path == os.path.join(start, REPOSITORY_POLICY)]
+        directory = parent
+
+
+def _without_repeats(found: list[PolicySource]) -> list[PolicySource]:
+    """One file reached in two ways (a home directory that is a repository) is judged once."""
+    seen: set[str] = set()
+    kept = []
+    for source in found:
+        real = os.path.realpath(source.path) if source.path is not None else ""
+        if not real or real not in seen:
+            seen.add(real)
+            kept.append(source)
+    return kept
+
+
+def _absolute(path: str, cwd: str) -> str:
+    return os.path.join(os.path.abspath(cwd), os.path.expanduser(path))
+
+
+def _present(path: str) -> bool:
+    """There, or not known to be absent: a directory we may not search must not read as "no policy"."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True

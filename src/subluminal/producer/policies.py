@@ -1,0 +1,69 @@
+"""The policies in force for one producer, and their hot reload: what the shim and in-process adapters hold.
+
+A policy that does not load is never "no policy": the last good stack stays, or (`ever_loaded` false) everything is
+refused until one loads.
+"""
+
+from __future__ import annotations
+
+import os
+
+from subluminal.contracts.errors import PolicyError
+from subluminal.core.engine.bundle import Engine
+from subluminal.core.engine.stack import Stack
+from subluminal.policy.sources import BUILTIN_OBSERVE, find_policies
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from subluminal.contracts.identity import Identity
+    from subluminal.policy.sources import PolicySource
+
+_Stamp = tuple[int, int, int]
+
+
+class PolicyWatch:
+    def __init__(self, environ: Mapping[str, str], cwd: str, explicit: str | None, identity: Identity) -> None:
+        self._environ = dict(environ)
+        self._cwd = cwd
+        self._explicit = explicit
+        self._identity = identity
+        self.error: str | None = None
+        self.origin = ""
+        self.ever_loaded = False
+        self.stack = Stack([Engine(BUILTIN_OBSERVE, identity)])
+        self._stamps: dict[str, _Stamp | None] = {}
+        self.reload()
+
+    def changed(self) -> bool:
+        """A file was edited, or one came or went. Some `stat` calls: cheap enough for twice a second."""
+        return _stamps(self._find()) != self._stamps
+
+    def _find(self) -> list[PolicySource]:
+        return find_policies(self._environ, self._cwd, self._explicit)
+
+    def reload(self) -> None:
+        sources = self._find()
+        self.origin = ", ".join(source.path or source.origin for source in sources)
+        self._stamps = _stamps(sources)
+        try:
+            engines = [Engine(source.load(), self._identity) for source in sources]
+        except PolicyError as fault:
+            self.error = str(fault)
+            return
+        self.error = None
+        self.ever_loaded = True
+        self.stack = Stack(engines)
+
+
+def _stamps(sources: list[PolicySource]) -> dict[str, _Stamp | None]:
+    return {source.path: _stamp(source.path) for source in sources if source.path is not None}
+
+
+def _stamp(path: str) -> _Stamp | None:
+    try:
+        facts = os.stat(path)
+    except OSError:
+        return None
+    return facts.st_mtime_ns, facts.st_size, facts.st_ino

@@ -1,0 +1,52 @@
+"""A run as a short Markdown page for the job's own page. Text from agents and servers is shown, never obeyed."""
+
+from __future__ import annotations
+
+import re
+
+from subluminal.contracts.vocabulary import ALLOW, THROTTLE
+from subluminal.ledger.fold.run_facts import RunFacts
+
+MAX_ROWS = 50
+_MAX_CELL = 300
+
+
+def markdown(facts: RunFacts, verdict: str, problems: list[str]) -> str:
+    lines = [
+        f"## Subluminal: {_cell(facts.agent_id or 'agent')}",
+        "",
+        f"**{_cell(verdict)}**",
+        "",
+        "| calls | allowed | refused | throttled | errors |",
+        "|---:|---:|---:|---:|---:|",
+        f"| {facts.calls} | {facts.actions[ALLOW]} | {facts.refused} | {facts.actions[THROTTLE]} | {facts.errors} |",
+        "",
+    ]
+    if problems:
+        lines += ["### Problems", "", *(f"- {_cell(problem)}" for problem in problems[:MAX_ROWS]), ""]
+    if facts.refusals:
+        lines += ["### Refused calls", "", "| decision | tool | rule | why | what to do |", "|---|---|---|---|---|"]
+        for refusal in facts.refusals[:MAX_ROWS]:
+            tool = _cell(f"{refusal.server_name}/{refusal.tool_name}")
+            rule = f"{_cell(refusal.rule_id or refusal.reason_code)} ({refusal.severity})"
+            lines.append(f"| {refusal.action} | {tool} | {rule} | {_cell(refusal.summary)} | {_cell(refusal.advice)} |")
+        left = facts.refused - min(len(facts.refusals), MAX_ROWS)
+        if left > 0:
+            lines += ["", f"and {left} more; see report.html or events.jsonl."]
+        lines.append("")
+    if facts.would_refuse:
+        lines += [f"In observe mode: {facts.would_refuse} calls would have been refused.", ""]
+    policies = ", ".join(f"{_cell(p.policy_id)} {_cell(p.policy_version)}" for p in facts.policies.values())
+    lines += [f"Run {_cell(facts.run_id)}, mode {_cell(facts.mode or 'unknown')}, policy {policies or 'unknown'}.", ""]
+    return "\n".join(lines)
+
+
+# Markup becomes plain characters; with the colon gone, nothing turns into a link by itself.
+_PLAIN = {ord(c): f"\\{c}" for c in "\\`*_{}[]()#+!|~$-"} | {ord(c): f"&#{ord(c)};" for c in "&<>@:"}
+
+
+def _cell(text: str) -> str:
+    """One cell of plain text: no markup, no link, no HTML, no mention, no line break."""
+    text = text if len(text) <= _MAX_CELL else text[: _MAX_CELL - 1] + "…"
+    text = "".join(c if c.isprintable() else " " for c in text)
+    return re.sub(r"(?i)\bwww\.", lambda found: found.group()[:3] + "&#46;", text.translate(_PLAIN))

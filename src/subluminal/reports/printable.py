@@ -1,0 +1,10 @@
+"""Foreign text for people: shown, never obeyed. Imports nothing: every command loads this."""
+
+from __future__ import annotations
+
+
+def printable(text: str) -> str:
+    """Text from agents and servers may hold terminal control sequences: show them, never obey them."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,0 +1,84 @@
+"""Whether a run fails its CI job, and the short report that says why: which call, which rule, what to do."""
+
+from __future__ import annotations
+
+from subluminal.contracts.vocabulary import ALLOW, SEVERITIES, THROTTLE
+from subluminal.ledger.fold.run_facts import RunFacts
+from subluminal.reports.printable import printable
+
+# Refused calls told one by one; the bundle has all of them.
+SHOWN = 10
+
+
+class Strictness:
+    """What the job tolerates. Without `strict` everything: then the record is the only effect."""
+
+    __slots__ = ("fail_on", "max_blocked", "strict")
+
+    def __init__(self, strict: bool, fail_on: str | None = None, max_blocked: int | None = None) -> None:
+        self.strict = strict or fail_on is not None or max_blocked is not None
+        self.fail_on = fail_on or "any"
+        self.max_blocked = max_blocked or 0
+
+    @property
+    def severity(self) -> str:
+        return SEVERITIES[0] if self.fail_on == "any" else self.fail_on
+
+
+class Verdict:
+    """`failed` is about the rules of the job; the agent's own exit code is beside it."""
+
+    __slots__ = ("failed", "reasons", "text")
+
+    def __init__(self, failed: bool, text: str, reasons: list[str]) -> None:
+        self.failed = failed
+        self.text = text
+        self.reasons = reasons
+
+
+def judge(facts: RunFacts, problems: list[str], terminated: bool, strictness: Strictness) -> Verdict:
+    counted = facts.refused_at(strictness.severity)
+    reasons = []
+    if counted > strictness.max_blocked:
+        grade = "" if strictness.fail_on == "any" else f" at severity {strictness.fail_on} or above"
+        limit = f"; {strictness.max_blocked} are tolerated" if strictness.max_blocked else ""
+        reasons.append(f"{_calls(counted)} refused{grade}{limit}")
+    if terminated and not counted:
+        reasons.append("the run was terminated")
+    reasons += problems
+    if strictness.strict and reasons:
+        return Verdict(True, f"failed: {reasons[0]}", reasons)
+    if facts.refused:
+        return Verdict(False, f"passed, with {_calls(facts.refused)} refused", [])
+    return Verdict(False, "passed: no call was refused" if facts.calls else "passed: no tool was called", [])
+
+
+def exit_code(child: int, verdict: Verdict) -> int:
+    """The agent's own failure is told first: a code that is not 0 says more than ours."""
+    return child or (1 if verdict.failed else 0)
+
+
+def report(facts: RunFacts, verdict: Verdict) -> list[str]:
+    """The lines for the job's log. No foreign text begins a line: some CI systems obey what stands there."""
+    lines = [
+        f"sub: {_calls(facts.calls)}: {facts.actions[ALLOW]} allowed, {facts.refused} refused, "
+        f"{facts.actions[THROTTLE]} throttled, {facts.errors} with errors"
+    ]
+    for refusal in facts.refusals[:SHOWN]:
+        rule = refusal.rule_id or refusal.reason_code
+        tool = f"{refusal.server_name}/{refusal.tool_name}"
+        lines.append(f"  {refusal.action}  {tool}  (call {refusal.call_id})")
+        lines.append(f"      rule {rule} ({refusal.severity}): {refusal.summary}")
+        lines.append(f"      to do: {refusal.advice}")
+    left = facts.refused - min(len(facts.refusals), SHOWN)
+    if left > 0:
+        lines.append(f"  and {left} more refused")
+    if facts.would_refuse:
+        lines.append(f"  in observe mode: {facts.would_refuse} would have been refused")
+    if verdict.failed:
+        lines.append(f"sub: strict: the job fails: {'; '.join(verdict.reasons[:5])}")
+    return [printable(line) for line in lines]
+
+
+def _calls(number: int) -> str:
+    return f"{number} call" + ("" if number == 1 else "s")

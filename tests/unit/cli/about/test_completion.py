@@ -1,0 +1,82 @@
+"""`sub completion`: the scripts, and the answers the shells get."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.command_line import run_sub
+from harness.ledger import sub_environment
+
+
+def answers(home, line: str) -> list[str]:
+    words = line.split(" ")
+    place = str(len(words) - 1)
+    result = run_sub(home, COMP_WORDS=line, COMP_CWORD=place, _SUB_COMPLETE="bash_complete")
+    assert result.stderr == ""
+    return [answer.split(",", 1)[1] for answer in result.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_has_a_script(tmp_path, shell):
+    result = run_sub(tmp_path, "completion", shell)
+    assert result.returncode == 0 and f"{shell}_complete" in result.stdout
+    program = shutil.which(shell)
+    if program is not None:
+        checked = subprocess.run([program, "-n"], input=result.stdout, text=True, capture_output=True, check=False)
+        assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def test_another_shell_is_refused(tmp_path):
+    result = run_sub(tmp_path, "completion", "tcsh")
+    assert result.returncode == 2 and "bash" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("sub que", ["query"]),
+        ("sub r", ["restore", "run", "runs"]),
+        ("sub query --dec", ["--decision"]),
+        ("sub tail --no", ["--no-follow"]),
+        ("sub runs --client cl", ["claude"]),
+        ("sub policy li", ["lint"]),
+        ("sub completion z", ["zsh"]),
+    ],
+)
+def test_commands_options_and_choices_are_completed(tmp_path, line, expected):
+    assert answers(tmp_path, line) == expected
+
+
+def test_completing_a_command_imports_none_of_them(tmp_path):
+    script = (
+        "import sys; from subluminal.cli.main import cli; import click;"
+        " found = cli.shell_complete(click.Context(cli), ''); assert len(found) > 10;"
+        " print([name for name in sys.modules if name.startswith('subluminal.cli.')])"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", script], env=sub_environment(tmp_path), capture_output=True, text=True, check=True
+    )
+    assert "subluminal.cli.policy.group" not in result.stdout and "subluminal.cli.main" in result.stdout
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
+def test_bash_really_completes_with_the_script(tmp_path):
+    sub = Path(sys.executable).with_name("sub")
+    if not sub.exists():
+        pytest.skip("sub is not installed beside this Python")
+    script = f"""
+        PATH={sub.parent}:$PATH
+        eval "$(sub completion bash)"
+        COMP_WORDS=(sub ver) COMP_CWORD=1
+        _sub_completion sub
+        echo "${{COMPREPLY[@]}}"
+    """
+    result = subprocess.run(
+        ["bash", "-c", script], env=sub_environment(tmp_path), capture_output=True, text=True, check=False
+    )
+    assert result.stdout.split() == ["verify", "version"]

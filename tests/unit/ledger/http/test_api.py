@@ -1,0 +1,198 @@
+"""The HTTP API: what it answers, whom it turns away, and that its OpenAPI document tells the truth."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import pytest
+import schemathesis
+from aiohttp import ClientSession, WSServerHandshakeError
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+
+from harness.ledger import EventMaker, connect_ledgerd, ledgerd, spool_of, wait_for
+from subluminal.contracts.errors import UsageError
+from subluminal.ledger.http.serve import http_token, parse_address
+
+
+class Server:
+    def __init__(self, home: Path) -> None:
+        log = (home / "ledgerd.log").read_text()
+        self.port = int(re.search(r"HTTP on 127\.0\.0\.1:(\d+)", log)[1])  # type: ignore[index]
+        self.base = f"http://127.0.0.1:{self.port}"
+        self.token = (home / "http_token").read_text().strip()
+        self.home = home
+
+    def has_follower(self) -> bool:
+        with connect_ledgerd(self.home) as connection, connection.makefile("rwb") as stream:
+            stream.write(b'{"control":"status"}\n')
+            stream.flush()
+            return bool(json.loads(stream.readline())["status"]["followers"])
+
+    def ask(self, path: str, data: bytes | None = None, **headers: str) -> tuple[int, Any]:
+        sent = {"Authorization": f"Bearer {self.token}"} | {k.replace("_", "-"): v for k, v in headers.items()}
+        request = urllib.request.Request(self.base + path, data=data, headers=sent)
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return answer.status, json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            return error.code, json.loads(error.read())
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    home = tmp_path_factory.mktemp("api") / "home"
+    spool_of(home)
+    lines = EventMaker("run-1", "shim-1").whole_run(5)
+    (home / "spool" / "shim-1.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
+    with ledgerd(home, "--http", "127.0.0.1:0"):
+        wait_for(lambda: not list((home / "spool").glob("*.jsonl")))
+        yield Server(home)
+
+
+def test_it_answers_what_the_query_layer_knows(server: Server) -> None:
+    status, page = server.ask("/v1/calls?tool_name=git_*&limit=2")
+    assert status == 200 and len(page["rows"]) == 2 and page["next_cursor"]
+    assert len(server.ask(f"/v1/calls?limit=10&cursor={page['next_cursor']}")[1]["rows"]) == 3
+    assert server.ask("/v1/runs")[1]["rows"][0]["run_id"] == "run-1"
+    assert server.ask("/v1/runs/run-1")[1]["producers"][0]["shim_id"] == "shim-1"
+    assert len(server.ask("/v1/runs/run-1/events?limit=4")[1]["events"]) == 4
+    assert server.ask("/v1/calls/shim-1-2")[1]["args_preview"] == '{"path":"."}'
+    assert server.ask("/v1/groups?by=tool_name")[1]["groups"][0]["calls"] == 5
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/v1/runs/none", 404),
+        ("/v1/calls/none", 404),
+        ("/v1/nothing", 404),
+        ("/v1/calls?limit=0", 400),
+        ("/v1/calls?limit=x", 400),
+        ("/v1/calls?decision=MAYBE", 400),
+        ("/v1/groups", 400),
+        ("/v1/live", 426),
+    ],
+)
+def test_what_cannot_be_answered_is_a_sentence(server: Server, path: str, status: int) -> None:
+    code, answer = server.ask(path)
+    assert code == status and answer["error"]
+
+
+def test_events_can_be_posted_and_posting_them_again_adds_nothing(server: Server) -> None:
+    lines = EventMaker("run-2", "shim-2").whole_run(1)
+    body = b"\n".join(lines)
+    assert server.ask("/v1/events", body) == (200, {"stored": 5, "known": 0, "bad": []})
+    assert server.ask("/v1/events", body) == (200, {"stored": 0, "known": 5, "bad": []})
+    status, answer = server.ask("/v1/events", b'nonsense\n{"control":"stop"}\n' + lines[0])
+    assert status == 422 and answer["known"] == 1 and [bad["line"] for bad in answer["bad"]] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Authorization": ""}, 401),
+        ({"Authorization": "Bearer wrong"}, 401),
+        ({"Authorization": "Basic dXNlcjpwYXNz"}, 401),
+        ({"Host": "evil.example"}, 421),
+        ({"Host": "evil.example:80"}, 421),
+        ({"Host": "127.0.0.1"}, 421),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "https://127.0.0.1"}, 403),
+    ],
+)
+def test_pages_strangers_and_rebound_names_are_turned_away(
+    server: Server, headers: dict[str, str], status: int
+) -> None:
+    for path in ("/v1/runs", "/v1/openapi.json", "/v1/live"):
+        assert server.ask(path, **headers)[0] == status
+    assert server.ask("/v1/events", b"x", **headers)[0] == status
+
+
+def test_its_own_origin_and_name_are_welcome(server: Server) -> None:
+    assert server.ask("/v1/runs", Origin=server.base)[0] == 200
+    assert server.ask("/v1/runs", Host=f"localhost:{server.port}")[0] == 200
+
+
+def test_the_live_stream_brings_new_events_to_whoever_has_the_token(server: Server) -> None:
+    async def follow() -> list[str]:
+        url = server.base + "/v1/live?tool_name=git_push"
+        async with ClientSession() as session:
+            with pytest.raises(WSServerHandshakeError):
+                await session.ws_connect(url)
+            with pytest.raises(WSServerHandshakeError):
+                await session.ws_connect(url, protocols=[f"bearer.{server.token}"], origin="http://evil.example")
+            async with session.ws_connect(url, protocols=[f"bearer.{server.token}"]) as stream:
+                await asyncio.to_thread(wait_for, server.has_follower, what="the daemon knew the follower")
+                maker = EventMaker("run-3", "shim-3")
+                lines = [maker.run_start(), *maker.call(tool="ls"), *maker.call(tool="git_push")]
+                await asyncio.to_thread(server.ask, "/v1/events", b"\n".join(lines))
+                return [json.loads((await stream.receive(20)).data)["type"] for _ in range(3)]
+
+    assert asyncio.run(follow()) == ["tool_call_start", "tool_call_decision", "tool_call_end"]
+
+
+def test_the_token_is_private_and_stays_the_same(tmp_path: Path) -> None:
+    token = http_token(str(tmp_path))
+    assert len(token) > 40 and http_token(str(tmp_path)) == token
+    assert (tmp_path / "http_token").stat().st_mode & 0o777 == 0o600
+    (tmp_path / "http_token").write_text("short")
+    with pytest.raises(UsageError, match="no usable token"):
+        http_token(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "address", ["0.0.0.0:80", "192.168.1.5:80", "example.com:80", "[::]:80", "127.0.0.1:http", ":"]
+)
+def test_only_this_machine_is_served(address: str) -> None:
+    with pytest.raises(UsageError):
+        parse_address(address)
+
+
+def test_loopback_addresses_are_understood() -> None:
+    assert parse_address("127.0.0.1:80") == ("127.0.0.1", 80)
+    assert parse_address("[::1]:80") == ("::1", 80)
+    assert parse_address("8080") == ("127.0.0.1", 8080)
+    assert parse_address("localhost") == ("localhost", 7411)
+
+
+def test_the_document_and_the_server_agree(server: Server) -> None:
+    """A short schemathesis profile: generated requests, good and bad, against every operation."""
+    _, document = server.ask("/v1/openapi.json")
+    del document["paths"]["/v1/live"]  # a WebSocket, tested above
+    schema = schemathesis.openapi.from_dict(document)
+    headers = {"Authorization": f"Bearer {server.token}"}
+    for result in schema.get_all_operations():
+        operation = result.ok()
+
+        @hypothesis.settings(
+            max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(hypothesis.HealthCheck)
+        )
+        @hypothesis.given(case=operation.as_strategy())
+        def conforms(case: Any) -> None:
+            answer = case.call(base_url=server.base, headers=headers)
+            assert answer.status_code < 500, answer.text
+            # Any text can be posted; that some of it is no event is for the server to say.
+            excluded = [positive_data_acceptance] if case.method == "POST" else []
+            case.validate_response(answer, excluded_checks=excluded)
+
+        conforms()
+
+
+def test_without_http_nothing_of_it_is_loaded(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    spool_of(home)
+    with ledgerd(home) as process:
+        maps = Path(f"/proc/{process.pid}/maps")
+        if maps.exists():
+            assert "aiohttp" not in maps.read_text() and "_asyncio" not in maps.read_text()
+        assert isinstance(process, subprocess.Popen)

@@ -1,0 +1,92 @@
+"""The schema: every released version can be opened, a newer one is refused with a sentence."""
+
+from __future__ import annotations
+
+import gzip
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from harness import places
+from harness.ledger import EventMaker
+from subluminal.contracts.errors import LedgerError
+from subluminal.ledger.read.ledger import open_ledger
+from subluminal.ledger.store.chain import heads_path
+from subluminal.ledger.store.schema import SCHEMA_VERSION, open_reader, open_writer
+from subluminal.ledger.store.writer import Store
+from subluminal.ledger.trace.verify import verify_all
+
+GOLDEN = places.FIXTURES / "ledger"
+
+SPECIFIED = {
+    "runs": "run_id agent_id client env started_at ended_at status metadata_json",
+    "tool_calls": "call_id run_id server_name tool_name args_hash decision rule_id status latency_ms bytes_in bytes_out"
+    " preview_truncated created_at",
+    "previews": "call_id args_preview result_preview redaction_flags",
+    "hints": "call_id hint_text suggested_args_json created_at",
+    "policy_versions": "policy_id version mode rules_hash rules_json created_at",
+}
+
+
+def test_the_specified_tables_columns_and_indexes_exist(tmp_path: Path) -> None:
+    connection = open_writer(str(tmp_path / "ledger.db"))
+    for table, columns in SPECIFIED.items():
+        present = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+        assert set(columns.split()) <= present, table
+    indexes = {
+        tuple(column[2] for column in connection.execute(f"PRAGMA index_info({row[1]})"))
+        for row in connection.execute("PRAGMA index_list(tool_calls)")
+    }
+    wanted = {("run_id", "created_at"), ("server_name", "tool_name"), ("decision", "status"), ("args_hash",)}
+    assert wanted <= indexes
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    connection.close()
+
+
+@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION + 1))
+def test_a_ledger_of_every_released_version_opens_verifies_and_goes_on(tmp_path: Path, version: int) -> None:
+    path = tmp_path / "ledger.db"
+    path.write_bytes(gzip.decompress((GOLDEN / f"schema-{version}.db.gz").read_bytes()))
+    Path(heads_path(str(path))).write_bytes((GOLDEN / f"schema-{version}.heads").read_bytes())
+    store = Store(str(path))
+    assert store.connection.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
+    lines = EventMaker("run-new", "shim-new").whole_run(2)
+    store.write(lambda: [store.add(line) for line in lines])
+    store.close()
+    assert {report.run_id: report.faults for report in verify_all(str(path))} == {"run-golden": [], "run-new": []}
+    with open_ledger(str(path)) as ledger:
+        assert ledger.run("run-golden")["calls_total"] == 3
+        assert ledger.call("shim-golden-2")["decision"] == "BLOCK"
+
+
+def test_a_ledger_of_a_newer_version_is_refused_by_readers_and_writers(tmp_path: Path) -> None:
+    path = str(tmp_path / "ledger.db")
+    open_writer(path).close()
+    database = sqlite3.connect(path)
+    database.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    database.commit()
+    for opening in (open_reader, open_writer, Store):
+        with pytest.raises(LedgerError, match="newer Subluminal"):
+            opening(path)
+
+
+def test_a_file_that_is_no_database_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    path.write_bytes(b"this is no database, " * 100)
+    for opening in (open_reader, Store):
+        with pytest.raises(LedgerError, match="cannot be"):
+            opening(str(path))
+
+
+def test_a_directory_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LedgerError, match="cannot be opened for writing"):
+        Store(str(tmp_path / "file" / "ledger.db"))
+
+
+def test_paths_with_odd_characters_are_opened_as_they_are(tmp_path: Path) -> None:
+    odd = tmp_path / "a?b#c%20d"
+    odd.mkdir()
+    Store(str(odd / "ledger.db")).close()
+    open_reader(str(odd / "ledger.db")).close()

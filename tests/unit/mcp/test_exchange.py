@@ -1,0 +1,488 @@
+"""Who asked what, as exact exchanges: what goes to the server, what to the client, and what the record says."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from harness.engine import compiled, rule, tools
+from harness.playbook import playbook
+from subluminal.contracts.events import decode_event
+from subluminal.contracts.identity import Identity, Source
+from subluminal.core.engine.stack import Engine, Stack
+from subluminal.core.engine.state import LocalState
+from subluminal.core.gate.gate import Gate
+from subluminal.core.redact.redactor import Redactor
+from subluminal.mcp import legs
+from subluminal.mcp.exchange import Session
+
+WALL = 1_700_000_000_000
+ERA = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
+
+
+def call(id: Any = 1, name: str = "echo", args: Any = None, **params: Any) -> bytes:
+    message = {
+        "jsonrpc": "2.0",
+        "id": id,
+        "method": "tools/call",
+        "params": {"name": name, "arguments": args or {}, **params},
+    }
+    if id is None:
+        del message["id"]
+    return json.dumps(message, separators=(",", ":")).encode()
+
+
+def reply(id: Any = 1, result: Any = None, **more: Any) -> bytes:
+    body = more or {"result": {"content": []} if result is None else result}
+    return json.dumps({"jsonrpc": "2.0", "id": id, **body}, separators=(",", ":")).encode()
+
+
+def request(method: str, id: Any = 9, **params: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params}, separators=(",", ":")).encode()
+
+
+class Talk:
+    """A session between two sides. Each input returns what came out: ("server" | "client", line)."""
+
+    def __init__(self, *rules: dict[str, Any], mode: str = "guardrails", **options: Any) -> None:
+        identity = Identity("run")
+        rules = rules or (rule("no", "deny", tools("bad*")),)
+        self.gate = Gate(
+            identity,
+            Source("h", "p", "s"),
+            Stack([Engine(compiled(*rules, mode=mode), identity)]),
+            LocalState(),
+            Redactor([], []),
+        )
+        self.session = Session(self.gate, "srv", **options)
+        self.at_ns = 1_000_000_000
+        self.events: list[dict[str, Any]] = []
+
+    def client(self, *lines: bytes) -> list[tuple[str, Any]]:
+        for line in lines:
+            self.session.client_line(line, WALL, self.at_ns)
+        self.session.forwarded(self.at_ns, self.at_ns)
+        self.session.announce(WALL)
+        return self._out()
+
+    def server(self, *lines: bytes) -> list[tuple[str, Any]]:
+        for line in lines:
+            self.session.server_line(line, WALL, self.at_ns)
+        return self._out()
+
+    def wait(self, ms: int) -> None:
+        self.at_ns += ms * 1_000_000
+
+    def tick(self) -> list[tuple[str, Any]]:
+        self.session.expire(self.at_ns)
+        return self._out()
+
+    def _out(self) -> list[tuple[str, Any]]:
+        self.session.settle(WALL, self.at_ns, self.at_ns)
+        out = [("server", line) for line in self.session.to_server] + [
+            ("client", line) for line in self.session.to_client
+        ]
+        self.session.to_server.clear()
+        self.session.to_client.clear()
+        for line in self.gate.take().splitlines(keepends=True):
+            decode_event(line)
+            self.events.append(json.loads(line))
+        return out
+
+    def ends(self) -> list[tuple[str, str]]:
+        return [(e["call"]["tool_name"], e["status"]) for e in self.events if e["type"] == "tool_call_end"]
+
+    def actions(self) -> list[str]:
+        return [e["decision"]["action"] for e in self.events if e["type"] == "tool_call_decision"]
+
+    def count(self, kind: str) -> int:
+        return sum(e["type"] == kind for e in self.events)
+
+
+def to_server(line: bytes) -> tuple[str, bytes]:
+    return ("server", line + b"\n")
+
+
+def to_client(line: bytes) -> tuple[str, bytes]:
+    return ("client", line + b"\n")
+
+
+class Refused:
+    """A refusal under this id, alone or as one of a batch."""
+
+    def __init__(self, id: Any, code: int = -32081) -> None:
+        self.id, self.code = id, code
+
+    def __eq__(self, other: object) -> bool:
+        side, line = other  # type: ignore[misc]
+        message = json.loads(line)
+        return side == "client" and message["id"] == self.id and message["error"]["code"] == self.code
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return f"<refusal of {self.id}>"
+
+
+def test_an_allowed_call_passes_unchanged_and_ends_with_its_reply() -> None:
+    talk = Talk()
+    line, answer = call(), reply()
+    playbook(talk).when("client", line).then(to_server(line)).when("server", answer).then(to_client(answer))
+    assert [e["type"] for e in talk.events] == ["tool_call_start", "tool_call_decision", "tool_call_end"]
+    assert talk.ends() == [("echo", "OK")]
+
+
+def test_a_refused_call_is_answered_and_never_forwarded() -> None:
+    talk = Talk()
+    playbook(talk).when("client", call(1, "bad")).then(Refused(1))
+    assert talk.ends() == [("bad", "ERROR")]
+
+
+RAW_IDS = [
+    b"7",
+    b"1.50",
+    b"1e2",
+    b"null",
+    b"true",
+    b'"7"',
+    b'"\\u00e9"',
+    b'{"a":1}',
+    b"[1]",
+    b"123456789012345678901234567890",
+]
+
+
+@pytest.mark.parametrize("raw", RAW_IDS)
+def test_ids_of_every_kind_are_echoed_byte_for_byte(raw: bytes) -> None:
+    talk = Talk()
+    line = call(1, "bad").replace(b'"id":1', b'"id":' + raw)
+    ((side, refusal),) = talk.client(line)
+    assert side == "client"
+    assert refusal.startswith(b'{"jsonrpc":"2.0","id":' + raw + b",")
+    good = call(1).replace(b'"id":1', b'"id":' + raw)
+    talk.client(good)
+    talk.server(b'{"result":{},"id":' + raw + b',"jsonrpc":"2.0"}')
+    assert talk.ends()[-1] == ("echo", "OK")
+
+
+def test_ids_that_look_alike_belong_to_different_calls() -> None:
+    talk = Talk()
+    talk.client(call(1, "number"), call("1", "text"))
+    talk.server(reply("1"))
+    assert talk.ends() == [("text", "OK")]
+
+
+def test_an_id_used_again_in_flight_is_answered_in_order() -> None:
+    talk = Talk()
+    talk.client(call(1, "first"), call(1, "second"))
+    talk.server(reply(1))
+    talk.server(reply(1, error={"code": 1, "message": "no"}))
+    assert talk.ends() == [("first", "OK"), ("second", "ERROR")]
+
+
+def test_a_request_of_the_server_with_the_same_id_is_not_taken_for_the_reply() -> None:
+    talk = Talk()
+    ask, answer = request("sampling/createMessage", 1), reply(1, {"role": "user"})
+    talk.client(call(1))
+    playbook(talk).when("server", ask).then(to_client(ask)).when("client", answer).then(to_server(answer))
+    assert talk.ends() == []
+    talk.server(reply(1))
+    assert talk.ends() == [("echo", "OK")]
+
+
+def test_a_cancelled_call_ends_at_once_and_a_late_reply_still_passes() -> None:
+    talk = Talk()
+    cancel = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}'
+    talk.client(call(1))
+    playbook(talk).when("client", cancel).then(to_server(cancel)).when("server", reply(1)).then(to_client(reply(1)))
+    assert talk.ends() == [("echo", "CANCELLED")]
+    assert talk.session.calls_open == 0
+
+
+def test_a_cancelled_request_of_another_kind_is_forgotten() -> None:
+    talk = Talk()
+    talk.client(
+        request("resources/read", 5), b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}'
+    )
+    assert not talk.session.pending
+
+
+def test_a_call_without_an_id_is_judged_and_recorded() -> None:
+    talk = Talk()
+    good = call(None)
+    playbook(talk).when("client", good).then(to_server(good)).when("client", call(None, "bad")).then()
+    assert talk.actions() == ["ALLOW", "BLOCK"]
+    assert talk.ends() == [("echo", "CANCELLED"), ("bad", "ERROR")]
+
+
+# -- batches
+
+
+def batch(*lines: bytes) -> bytes:
+    return b"[" + b",".join(lines) + b"]"
+
+
+def ids(line: bytes) -> list[Any]:
+    return [message["id"] for message in json.loads(line)]
+
+
+def test_a_batch_that_is_all_allowed_passes_unchanged() -> None:
+    line = b" " + batch(call(1), request("ping", 2))
+    playbook(Talk()).when("client", line).then(to_server(line))
+
+
+def test_refusals_are_merged_into_the_servers_own_batch() -> None:
+    talk = Talk()
+    playbook(talk).when("client", batch(call(1), call(2, "bad"), call(3))).then(to_server(batch(call(1), call(3))))
+    ((side, merged),) = talk.server(batch(reply(1), reply(3)) + b" ")
+    assert (side, sorted(ids(merged))) == ("client", [1, 2, 3])
+    assert sorted(talk.ends()) == [("bad", "ERROR"), ("echo", "OK"), ("echo", "OK")]
+
+
+def test_a_batch_that_is_all_refused_is_answered_by_us_alone() -> None:
+    ((side, answer),) = Talk().client(batch(call(1, "bad"), call(2, "bad"), call(None, "bad")))
+    assert (side, ids(answer)) == ("client", [1, 2])
+
+
+def test_a_refusal_beside_notifications_does_not_wait() -> None:
+    note = b'{"jsonrpc":"2.0","method":"notifications/x"}'
+    out = Talk().client(batch(note, call(2, "bad")))
+    assert out[0] == to_server(batch(note))
+    assert ids(out[1][1]) == [2]
+
+
+def test_a_server_that_answers_a_batch_one_by_one_gets_the_refusals_out() -> None:
+    talk = Talk()
+    talk.client(batch(call(1), call(2, "bad"), call(3)))
+    out = talk.server(reply(1))
+    assert len(out) == 2
+    assert {2} == {
+        message["id"]
+        for _, line in out
+        for message in [json.loads(line)]
+        if isinstance(message, list)
+        for message in message
+    }
+    assert talk.server(reply(3)) == [to_client(reply(3))]
+
+
+@pytest.mark.parametrize("lost", ["cancelled", "timed out", "the server died"])
+def test_refusals_of_a_batch_do_not_wait_for_a_reply_that_will_not_come(lost: str) -> None:
+    talk = Talk(timeout_ms=100)
+    talk.client(batch(call(1), call(2, "bad")))
+    if lost == "cancelled":
+        out = talk.client(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}')[1:]
+    elif lost == "timed out":
+        talk.wait(101)
+        out = talk.tick()
+    else:
+        out = [("client", line) for line in talk.session.unanswered("gone")]
+    assert ids(out[0][1]) == [2]
+
+
+def test_ambiguous_elements_of_a_batch_are_refused_and_the_rest_goes_on() -> None:
+    twice = call(2).replace(b'"name"', b'"name":"x","name"')
+    out = Talk().client(batch(call(1), twice, batch(call(3))))
+    assert out[0] == to_server(batch(call(1)))
+
+
+# -- tasks and further legs
+
+
+def test_a_task_of_2025_11_25_ends_when_its_result_is_fetched() -> None:
+    talk = Talk()
+    talk.client(call(1, task={"ttl": 1}))
+    talk.server(reply(1, {"task": {"taskId": "t", "status": "working"}}))
+    talk.client(request("tasks/get", 2, taskId="t"))
+    talk.server(reply(2, {"taskId": "t", "status": "working"}))
+    assert talk.ends() == []
+    talk.client(request("tasks/result", 3, taskId="t"))
+    talk.server(reply(3, {"content": [], "isError": False}))
+    assert talk.ends() == [("echo", "OK")]
+
+
+def test_a_task_of_the_extension_ends_by_its_status() -> None:
+    talk = Talk()
+    talk.client(call(1, _meta=ERA))
+    talk.server(reply(1, {"resultType": "task", "taskId": "t"}))
+    talk.client(request("tasks/get", 2, taskId="t"))
+    talk.server(reply(2, {"taskId": "t", "status": "failed"}))
+    assert talk.ends() == [("echo", "ERROR")]
+
+
+def status(task: str, state: str) -> bytes:
+    return json.dumps(
+        {"jsonrpc": "2.0", "method": "notifications/tasks/status", "params": {"taskId": task, "status": state}}
+    ).encode()
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_status_notification_ends_a_task_even_before_its_acknowledgement(early: bool) -> None:
+    talk = Talk()
+    talk.client(call(1))
+    lines = [status("t", "completed"), reply(1, {"task": {"taskId": "t", "status": "working"}})]
+    talk.server(*(lines if early else reversed(lines)))
+    assert talk.ends() == [("echo", "OK")]
+
+
+def test_a_task_that_is_never_asked_for_has_no_known_outcome() -> None:
+    talk = Talk()
+    talk.client(call(1))
+    talk.server(reply(1, {"task": {"taskId": "t"}}))
+    assert talk.session.calls_open == 1
+    talk.session.abandon("CANCELLED", "unknown", "the end")
+    talk.tick()
+    assert talk.ends() == [("echo", "CANCELLED")]
+
+
+def test_every_call_ends_in_the_record_even_if_a_server_reuses_or_invents_task_ids() -> None:
+    talk = Talk()
+    count = legs.MAX_TASKS + 10
+    for number in range(count):
+        talk.client(call(number))
+        talk.server(reply(number, {"task": {"taskId": "same" if number < 5 else f"t{number}"}}))
+    assert len(talk.session._tasks) <= legs.MAX_TASKS
+    talk.session.abandon("CANCELLED", "unknown", "the end")
+    talk.tick()
+    assert len(talk.ends()) == count
+
+
+def ask(id: Any, state: Any = "s1") -> bytes:
+    return reply(id, {"resultType": "input_required", "inputRequests": {}, "requestState": state})
+
+
+def test_a_continuation_is_one_call_and_time_spent_waiting_is_told_apart() -> None:
+    talk = Talk()
+    talk.client(call(1, args={"a": 1}, _meta=ERA))
+    talk.wait(30)
+    talk.server(ask(1))
+    talk.wait(5000)
+    talk.client(call(2, args={"a": 1}, _meta=ERA, requestState="s1", inputResponses={}))
+    talk.wait(20)
+    talk.server(reply(2, {"resultType": "complete", "content": []}))
+    assert (talk.count("tool_call_start"), talk.count("tool_call_decision"), talk.count("tool_call_end")) == (1, 2, 1)
+    end = talk.events[-1]
+    assert (end["latency_ms"], end["waited_ms"]) == (50, 5000)
+
+
+FORGED: dict[str, dict[str, Any]] = {
+    "another state": {"requestState": "s2"},
+    "no state": {"inputResponses": {}},
+    "other arguments": {"requestState": "s1", "args": {"a": 2}},
+    "another tool": {"requestState": "s1", "name": "other"},
+}
+
+
+@pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED.keys())
+def test_a_marker_that_continues_nothing_is_a_new_call(forged: dict[str, Any]) -> None:
+    talk = Talk()
+    talk.client(call(1, args={"a": 1}, _meta=ERA))
+    talk.server(ask(1))
+    talk.client(call(2, **{"args": {"a": 1}, "_meta": ERA, **forged}))
+    assert talk.count("tool_call_start") == 2
+
+
+def test_a_continuation_can_be_used_once() -> None:
+    talk = Talk()
+    talk.client(call(1, _meta=ERA))
+    talk.server(ask(1))
+    for number in (2, 3):
+        talk.client(call(number, _meta=ERA, requestState="s1"))
+    assert talk.count("tool_call_start") == 2
+
+
+def test_policy_is_asked_on_every_leg() -> None:
+    talk = Talk(rule("b", "budget", tools("*"), scope="run", limit_calls=1, on_exceed="BLOCK"))
+    talk.client(call(1, _meta=ERA))
+    talk.server(ask(1))
+    talk.gate.refuse_all("no policy any more")
+    playbook(talk).when("client", call(2, _meta=ERA, requestState="s1")).then(Refused(2))
+    assert talk.ends() == [("echo", "ERROR")]
+
+
+def test_identical_calls_that_wait_for_input_are_not_mixed_up() -> None:
+    talk = Talk()
+    talk.client(call(1, _meta=ERA), call(2, _meta=ERA))
+    talk.server(ask(1, "one"), ask(2, "two"))
+    talk.client(call(3, _meta=ERA, requestState="one"), call(4, _meta=ERA, requestState="two"))
+    talk.server(reply(3), reply(4))
+    assert talk.count("tool_call_start") == 2
+    assert talk.ends() == [("echo", "OK")] * 2
+
+
+def test_every_call_ends_even_where_nothing_tells_two_waiting_ones_apart() -> None:
+    talk = Talk()
+    talk.client(call(1, _meta=ERA), call(2, _meta=ERA), call(3), call(4))
+    talk.server(ask(1), ask(2), ask(3), ask(4))
+    talk.session.abandon("CANCELLED", "unknown", "the end")
+    talk.tick()
+    assert len(talk.ends()) == 4
+
+
+# -- answers
+
+
+def test_a_refusal_in_the_style_of_a_result_says_complete_in_the_2026_era_only() -> None:
+    for params, expected in (({}, None), ({"_meta": ERA}, "complete")):
+        talk = Talk(refusal_style="result")
+        ((_, line),) = talk.client(call(1, "bad", **params))
+        result = json.loads(line)["result"]
+        assert result["isError"] is True
+        assert result.get("resultType") == expected
+        assert result["content"][0]["type"] == "text"
+        assert result["_meta"]["subluminal"]["tool_name"] == "bad"
+
+
+def test_a_reply_that_reports_an_error_is_an_error() -> None:
+    talk = Talk()
+    talk.client(call(1), call(2))
+    talk.server(reply(1, {"content": [{"type": "text", "text": "broken\npipe"}], "isError": True}))
+    talk.server(reply(2, error={"code": -32000, "message": "no"}))
+    assert talk.ends() == [("echo", "ERROR")] * 2
+
+
+def test_a_call_times_out_in_the_record_and_its_late_reply_still_passes() -> None:
+    talk = Talk(timeout_ms=100)
+    talk.client(call(1))
+    talk.wait(99)
+    talk.tick()
+    assert talk.ends() == []
+    talk.wait(2)
+    talk.tick()
+    assert talk.ends() == [("echo", "TIMEOUT")]
+    assert talk.server(reply(1)) == [to_client(reply(1))]
+
+
+def test_annotations_raise_the_risk_class_of_a_tool_and_never_lower_it() -> None:
+    writes = rule("w", "deny", {"risk_class": ["write_like"]})
+    talk = Talk(writes)
+    talk.client(request("tools/list", 5))
+    listed = [
+        {"name": "plain"},
+        {"name": "marked", "annotations": {"destructiveHint": True}},
+        {"name": "delete_all", "annotations": {"readOnlyHint": True}},
+    ]
+    talk.server(reply(5, {"tools": listed}))
+    talk.client(call(1, "plain"), call(2, "marked"), call(3, "delete_all"))
+    assert talk.actions()[:2] == ["ALLOW", "BLOCK"]
+
+
+def test_ambiguous_messages_pass_in_observe_and_are_refused_under_guardrails() -> None:
+    line = call(1).replace(b'"name"', b'"name":"x","name"')
+    watching, guarding = Talk(mode="observe"), Talk()
+    assert watching.client(line) == [to_server(line)]
+    playbook(guarding).when("client", line).then(Refused(1))
+    assert watching.events[0]["call"]["ambiguous"] == guarding.events[0]["call"]["ambiguous"] == "duplicate key name"
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"\r", b"garbage from the server", b"\xff\xfe\x00", b"[", b"[1,2", b'{"id":', b"[" * 3000]
+)
+def test_whatever_the_server_says_passes_untouched(line: bytes) -> None:
+    talk = Talk()
+    talk.client(call(1))
+    assert talk.server(line) == [to_client(line)]
+    assert talk.session.calls_open == 1

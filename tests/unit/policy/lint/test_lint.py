@@ -1,0 +1,151 @@
+"""Judgements of the linter that need more than one file to show."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from harness import places
+from harness.engine import rule, tools
+from subluminal.policy.compile.bundle import compile_bundle
+from subluminal.policy.document import yaml_tree as yaml_document
+from subluminal.policy.lint.findings import nearest
+from subluminal.policy.lint.load import load_bundle
+
+FIXTURES = places.FIXTURES / "policies"
+
+
+def bundle(*rules: dict[str, Any]) -> bytes:
+    return json.dumps(
+        {
+            "policy_id": "p",
+            "version": "1",
+            "mode": "guardrails",
+            "defaults": {"decision_on_error": "BLOCK"},
+            "selectors": {},
+            "rules": list(rules),
+        }
+    ).encode()
+
+
+def unreachable(*rules: dict[str, Any]) -> list[str | None]:
+    findings = load_bundle(bundle(*rules), "p.json").findings
+    return [finding.rule_id for finding in findings if finding.code == "unreachable"]
+
+
+def test_a_tag_in_between_can_bring_a_call_to_the_lower_rule() -> None:
+    writes = {"risk_class": ["write_like"]}
+    allow, deny = rule("allow", "allow", writes), rule("deny", "deny", writes)
+    tag = rule("tag", "tag", tools("w*"), add_risk_class=["write_like"])
+    assert unreachable(tag, allow, deny) == ["deny"]
+    assert unreachable(allow, tag, deny) == []
+    assert unreachable(allow, {**tag, "enabled": False}, deny) == ["deny"]
+
+
+def test_only_access_rules_hide_each_other() -> None:
+    budget = rule("budget", "budget", scope="run", limit_calls=1, on_exceed="BLOCK")
+    dedupe = rule("dedupe", "dedupe", scope="run", window_ms=1, on_duplicate="BLOCK")
+    assert unreachable(rule("allow", "allow"), budget, dedupe) == []
+
+
+@pytest.mark.parametrize(
+    ("upper", "lower", "hidden"),
+    [
+        ({}, tools("x"), True),
+        (tools("*"), {"tool_name": {"regex": ["^a"]}}, True),
+        ({"tool_name": {"regex": ["^a", ".*"]}}, {}, True),
+        ({"tool_name": {"regex": ["^b", "^a"]}}, {"tool_name": {"regex": ["^a"]}}, True),
+        (tools("z", "ab*"), tools("abc", "z"), True),
+        (tools("*c"), tools("abc"), True),
+        (tools("abc"), tools("ab*"), False),
+        (tools("x"), {}, False),
+        ({"tool_name": {"regex": ["^a"]}}, tools("a"), False),
+    ],
+)
+def test_the_search_finds_what_a_comparison_of_all_pairs_would(
+    upper: dict[str, Any], lower: dict[str, Any], hidden: bool
+) -> None:
+    others = [rule(f"r{i}", "allow", tools(f"other_{i}")) for i in range(5)]
+    assert unreachable(*others, rule("upper", "allow", upper), rule("lower", "deny", lower)) == ["lower"] * hidden
+
+
+def test_a_shadowed_rule_does_not_keep_a_policy_from_compiling() -> None:
+    source = bundle(rule("allow", "allow"), rule("deny", "deny"))
+    assert unreachable(rule("allow", "allow"), rule("deny", "deny")) == ["deny"]
+    assert compile_bundle(source, "p.json")["policy_id"] == "p"
+
+
+def test_no_finding_is_lost_to_another_rules_faults() -> None:
+    broken = {**rule("broken", "deny"), "severity": "high"}
+    regex = rule("regex", "deny", {"tool_name": {"regex": ["("]}})
+    codes = [finding.code for finding in load_bundle(bundle(broken, regex), "p.json").findings]
+    assert codes == ["bad-value", "bad-regex"] or codes == ["bad-regex", "bad-value"]
+
+
+def test_a_flood_of_faults_is_cut_short() -> None:
+    source = bundle(*({**rule(f"r{i}", "deny"), "severity": "high"} for i in range(500)))
+    assert len(load_bundle(source, "p.json").findings) == 100
+
+
+def test_a_thousand_rules_are_linted_in_seconds() -> None:
+    source = bundle(*(rule(f"r{i}", "deny", tools(f"tool_{i}_*", f"x{i}*y")) for i in range(1000)))
+    started = time.process_time()
+    assert load_bundle(source, "p.json").findings == []
+    assert time.process_time() - started < 6
+
+
+def codes(*rules: dict[str, Any]) -> set[str]:
+    return {finding.code for finding in load_bundle(bundle(*rules), "p.json").findings}
+
+
+@pytest.mark.parametrize(
+    "match",
+    [
+        {"tool_name": {"regex": [f"^x{i}$" for i in range(100_000)]}},
+        {"tool_name": {"glob": ["[a-z]" * 100_000]}},
+        {"tool_name": {"regex": [rf"\pL{{{i}}}" for i in range(20, 1_000)]}},
+    ],
+    ids=["many regexes", "many sets", "dear regexes"],
+)
+def test_patterns_made_to_be_dear_are_refused_quickly(match: dict[str, Any]) -> None:
+    started = time.process_time()
+    assert codes(rule("a", "deny", match)) & {"too-many-patterns", "bad-regex"}
+    assert time.process_time() - started < 20
+
+
+def test_a_set_that_would_hold_all_of_unicode_is_refused() -> None:
+    assert codes(rule("a", "deny", tools("[\u0001-\uffff]"))) == {"bad-glob"}
+    assert codes(rule("a", "deny", tools("[z-a]"))) == {"bad-glob"}
+    assert codes(rule("a", "deny", tools("[a-z_-]x", "[!0-9]", "[-a]", "[unclosed"))) == set()
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("denny", "deny"),
+        ("Deny", "deny"),
+        ("rate-limit", "rate_limit"),
+        ("ratelimit", "rate_limit"),
+        ("dedup", "dedupe"),
+        ("transform", None),
+        ("", None),
+    ],
+)
+def test_the_word_that_was_meant(typed: str, meant: str | None) -> None:
+    assert nearest(typed, ["allow", "deny", "budget", "rate_limit", "breaker", "dedupe", "tag"]) == meant
+
+
+@pytest.mark.parametrize("path", sorted(FIXTURES.glob("*/*.yaml")), ids=lambda path: path.name)
+def test_the_pure_yaml_parser_reads_the_same(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fast = load_bundle(path.read_bytes(), path.name)
+    assert yaml_document._PARSER is yaml.CSafeLoader, "otherwise nothing is compared"
+    monkeypatch.setattr(yaml_document, "_PARSER", yaml.SafeLoader)
+    pure = load_bundle(path.read_bytes(), path.name)
+    assert pure.bundle == fast.bundle
+    # The two word syntax errors differently and may point at neighbouring places.
+    assert [finding.code for finding in pure.findings] == [finding.code for finding in fast.findings]

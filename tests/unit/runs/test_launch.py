@@ -1,0 +1,108 @@
+"""Running an agent as the child of a run: exit codes as a shell tells them, signals passed on, nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.processes import assert_no_processes, new_marker
+from harness.shim import isolated_env
+from subluminal.contracts.errors import UsageError
+from subluminal.host.identity import start_time
+from subluminal.host.run.registration import Registration, stale_registrations
+from subluminal.runs.launch import run_child
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SUB_HOME", str(tmp_path / "sub"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path / "sub"
+
+
+def run(script: str, **options: object) -> tuple[int, str | None]:
+    ended = run_child(["sh", "-c", script], dict(os.environ), run_id="r", **options)  # type: ignore[arg-type]
+    return ended.code, ended.why
+
+
+def test_the_childs_own_exit_code_comes_through() -> None:
+    assert run("exit 0") == (0, None)
+    assert run("exit 7") == (7, None)
+    assert run("kill -9 $$") == (137, None)
+
+
+def test_a_command_that_cannot_be_started_is_told_as_a_shell_tells_it(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("not a program")
+    for command, code in (("no-such-program-here", 127), (str(tmp_path / "plain"), 126)):
+        with pytest.raises(UsageError) as failure:
+            run_child([command], dict(os.environ), run_id="r")
+        assert failure.value.exit_code == code
+
+
+def test_a_child_that_takes_too_long_is_ended_with_all_that_carries_its_run(tmp_path: Path) -> None:
+    marker = new_marker()
+    env = isolated_env(tmp_path, HARNESS_MARKER=marker, SUB_RUN_ID="r-launch")
+    began = time.monotonic()
+    ended = run_child(
+        ["sh", "-c", "trap '' TERM; (trap '' TERM; sleep 60) & sleep 60"], env, run_id="r-launch", timeout_s=0.2
+    )
+    assert ended.why == "timeout"
+    assert time.monotonic() - began < 15
+    assert_no_processes(marker)
+
+
+def test_a_reason_to_stop_ends_the_child() -> None:
+    code, why = run("sleep 60", stop=lambda: "the run was terminated")
+    assert (code, why) == (128 + signal.SIGTERM, "the run was terminated")
+
+
+SIGNALLED = """
+import os, sys
+from subluminal.runs.launch import run_child
+ended = run_child([sys.executable, "-c", sys.argv[1]], dict(os.environ), run_id="r")
+sys.exit(ended.code)
+"""
+CHILD = """
+import signal, sys
+signal.signal(signal.{name}, lambda *_: sys.exit(42))
+print("ready", flush=True)
+signal.pause()
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"])
+def test_a_signal_sent_to_us_alone_reaches_the_child(name: str) -> None:
+    command = [sys.executable, "-c", SIGNALLED, CHILD.format(name=name)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.send_signal(getattr(signal, name))
+        assert process.wait(20) == 42
+
+
+def test_a_registration_is_private_names_only_our_variables_and_goes_with_us(home: Path) -> None:
+    registration = Registration({"SUB_RUN_ID": "r", "AWS_SECRET": "s"})
+    path = home / "run" / f"{os.getpid()}.json"
+    entry = json.loads(path.read_text())
+    assert entry["environ"] == {"SUB_RUN_ID": "r"}
+    assert entry["start"] == start_time(os.getpid())
+    assert path.stat().st_mode & 0o777 == 0o600
+    registration.remove()
+    registration.remove()
+    assert list((home / "run").iterdir()) == []
+
+
+def test_what_a_killed_run_left_is_cleared_by_the_next(home: Path) -> None:
+    (home / "run").mkdir(parents=True)
+    (home / "run" / "999999999.json").write_text('{"start":"1"}')
+    (home / "run" / "notes.txt").write_text("not ours")
+    assert len(stale_registrations()) == 1
+    Registration({"SUB_RUN_ID": "r"}).remove()
+    assert [path.name for path in (home / "run").iterdir()] == ["notes.txt"]
