@@ -40,7 +40,7 @@ fuzz: setup
 	@if $(PIP) atheris==3.0.0; then \
 		$(BIN)/python tests/fuzz/fuzz_wire.py .venv/fuzz -max_total_time=$(FUZZ_SECONDS) -max_len=2000; \
 	else echo "atheris cannot be installed here; only the property tests run"; fi
-	@HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest tests/unit/adapters/mcp_stdio tests/unit/core/test_emit.py --no-header
+	@HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest tests/unit/mcp tests/unit/core/emit --no-header
 
 check: setup
 	@$(BIN)/ruff check .

@@ -13,7 +13,7 @@ import atheris
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-with atheris.instrument_imports(include=["subluminal.adapters.mcp_stdio", "harness.spies"]):
+with atheris.instrument_imports(include=["subluminal.mcp", "harness.spies"]):
     from harness import hostile
     from harness.engine import compiled, rule, tools
     from harness.spies import SCAN_SPIES, SPIES, tools_run
