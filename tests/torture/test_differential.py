@@ -13,18 +13,12 @@ from pathlib import Path
 import pytest
 
 from harness import hostile
-from harness.engine import compiled, rule, tools
+from harness.engine import rule, tools
+from harness.exchange import Talk, scanned
 from harness.fake_server import fake_server
 from harness.shim import Shim
 from harness.spies import SCAN_SPIES, SPIES, tools_run
-from subluminal.contracts.identity import Identity, Source
-from subluminal.core.engine.stack import Engine, Stack
-from subluminal.core.engine.state import LocalState
-from subluminal.core.gate.gate import Gate
-from subluminal.core.redact.redactor import Redactor
-from subluminal.mcp.exchange import Session
 from subluminal.mcp.message import wire
-from subluminal.mcp.message.scan import MessageScan
 
 SEED = 20260728
 GENERATED = int(os.environ.get("SUB_TEST_DIFFERENTIAL", "4000"))
@@ -39,30 +33,20 @@ POLICY = {
 }
 
 
-def session() -> Session:
-    identity = Identity("run")
-    stack = Stack([Engine(compiled(DENY), identity)])
-    return Session(Gate(identity, Source("h", "p", "s"), stack, LocalState(), Redactor([], [])), "server")
+def session() -> Talk:
+    return Talk(DENY)
 
 
-def let_through(talk: Session, line: bytes) -> bytes:
-    talk.client_line(line, 1_700_000_000_000, 1_000_000)
-    talk.announce(1_700_000_000_000)
-    out = b"".join(talk.to_server)
-    talk.to_server.clear()
-    talk.to_client.clear()
-    talk.gate.outbox.clear()
-    return out
+def let_through(talk: Talk, line: bytes) -> bytes:
+    out = [message + b"\n" for side, message in talk.client(line) if side == "server"]
+    talk.events.clear()
+    return b"".join(out)
 
 
-def let_through_scanned(talk: Session, line: bytes) -> bytes:
+def let_through_scanned(talk: Talk, line: bytes) -> bytes:
     """As the relay does with a message that is too large to hold."""
-    scan = MessageScan()
-    for start in range(0, len(line), 61):
-        scan.feed(line[start : start + 61])
-    scan.finish()
-    reading = wire.read_scan(scan)
-    if reading.kind in (wire.CALL, wire.AMBIGUOUS) and not talk.judge(reading, len(line), 1, 1, None):
+    reading = scanned(line)
+    if reading.kind in (wire.CALL, wire.AMBIGUOUS) and not talk.exchange.client_call(reading, line, len(line), 1, 1):
         return b""
     return line + b"\n"
 

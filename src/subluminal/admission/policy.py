@@ -22,7 +22,7 @@ from subluminal.contracts.canonical import canonical_bytes
 from subluminal.contracts.digest import sha256_hex
 from subluminal.contracts.toolcall import ToolCall
 from subluminal.contracts.vocabulary import ALLOW
-from subluminal.producer.in_process import TRANSPORT, Door
+from subluminal.producer.runtime import TRANSPORT, Runtime
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
     from typing import Any
 
-    from subluminal.core.gate.gate import CallRecord
+    from subluminal.core.gate.record import CallRecord
 
 UNWATCHED = "its outcome was not watched"
 
 
 class PolicyRegistry:
-    def __init__(self, door: Door) -> None:
-        self._door = door
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
         self._slot = threading.local()
 
     @property
     def version_hash(self) -> str:
-        hashes = self._door.policy_hashes
+        hashes = self._runtime.policy_hashes
         if len(hashes) == 1:
             return "sha256:" + hashes[0]
         return "sha256:" + sha256_hex("\n".join(hashes).encode())
@@ -54,8 +54,8 @@ class PolicyRegistry:
         self._settle_unwatched()
         version = self.version_hash
         state = request.rep_snapshot
-        record = self._door.judge(
-            _call(request, self._door.server_name), _time(state, "wall_ms"), _time(state, "mono_ms")
+        record = self._runtime.judge(
+            _call(request, self._runtime.server_name), _time(state, "wall_ms"), _time(state, "mono_ms")
         )
         if record.decision.action == ALLOW:
             self._slot.admitted = record
@@ -80,32 +80,32 @@ class PolicyRegistry:
 
     def close(self) -> None:
         self._settle_unwatched()
-        self._door.close()
+        self._runtime.close()
 
     def _refuse(self, record: CallRecord) -> SubluminalDecision:
-        code, message, data = self._door.refusal(record)
+        code, message, data = self._runtime.refusal(record)
         text = canonical_bytes(data).decode()
-        self._door.refuse(record, len(text))
+        self._runtime.refuse(record, len(text))
         decision = record.decision
         return SubluminalDecision(decision.action, decision.reason_code, decision.rule_id, code, message, text)
 
     def _settle_unwatched(self) -> None:
         record = self._slot.__dict__.pop("admitted", None)
         if record is not None:
-            self._door.settle(record, "CANCELLED", latency_ms=0, error={"class": "unknown", "message": UNWATCHED})
+            self._runtime.settle(record, "CANCELLED", latency_ms=0, error={"class": "unknown", "message": UNWATCHED})
 
     def _ended(self, record: CallRecord | None, started_ns: int, error: BaseException | None) -> None:
         if record is None:
             return
         latency_ms = (monotonic_ns() - started_ns) // 1_000_000
         if error is None:
-            self._door.settle(record, "OK", latency_ms=latency_ms)
+            self._runtime.settle(record, "OK", latency_ms=latency_ms)
         elif isinstance(error, Exception):
             fault = {"class": "upstream_error", "message": str(error) or type(error).__name__}
-            self._door.settle(record, "ERROR", latency_ms=latency_ms, error=fault)
+            self._runtime.settle(record, "ERROR", latency_ms=latency_ms, error=fault)
         else:
             fault = {"class": "unknown", "message": "cancelled"}
-            self._door.settle(record, "CANCELLED", latency_ms=latency_ms, error=fault)
+            self._runtime.settle(record, "CANCELLED", latency_ms=latency_ms, error=fault)
 
 
 class _Watched:
@@ -139,7 +139,7 @@ def registry_from_policy(
     client: str | None = None,
 ) -> PolicyRegistry:
     """From a policy file (reloaded when it changes) or a compiled snapshot. `events` as for `sub shim --events`."""
-    return PolicyRegistry(Door(policy, server_name=server_name, events=events, client=client))
+    return PolicyRegistry(Runtime(policy, server_name=server_name, events=events, client=client))
 
 
 def _call(request: AdmissionRequest, server_name: str) -> ToolCall:

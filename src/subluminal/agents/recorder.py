@@ -7,7 +7,6 @@ may leave only so much: past the bound only its end is recorded, and how many ev
 
 from __future__ import annotations
 
-import os
 import time
 
 import msgspec
@@ -15,12 +14,11 @@ from msgspec.structs import replace
 
 from subluminal.contracts.agent_event import AgentCompletion, AgentEvent, AgentEventKind, bound_event
 from subluminal.contracts.identity import Identity, Source
-from subluminal.core.emit.emitter import Emitter
+from subluminal.core.engine.stack import Stack
+from subluminal.core.engine.state import LocalState
 from subluminal.core.redact.redactor import Redactor
-from subluminal.host import home
-from subluminal.host.record.doorbell import Notifier
-from subluminal.host.record.journal import journal_name
-from subluminal.host.record.sinks import JournalSink
+from subluminal.host.record.sinks import open_sink
+from subluminal.producer.producer import Producer
 
 MAX_RECORDED_EVENTS = 20_000
 MAX_RECORDED_BYTES = 16 * 1024 * 1024
@@ -36,11 +34,13 @@ class Recorder:
 
     def __init__(self, identity: Identity, source: Source, *, wake_ledger: bool = True) -> None:
         self.unrecorded = 0
-        self._sink = JournalSink(os.path.join(home.spool_dir(), journal_name(source.shim_id)), lock=True)
-        self._emitter = Emitter(identity, source)
-        self._notifier = Notifier(wake_ledger)
         self._redactor = Redactor()
-        self._started_ns = time.monotonic_ns()
+        # It makes no tool calls of its own and judges none: the shims have policies and count theirs.
+        self._producer = Producer(
+            identity, source, open_sink("ledger", source.shim_id), LocalState(), Stack([]), self._redactor
+        )
+        self._producer.doorbell.enabled = wake_ledger
+        self._producer.gate.begin(time.monotonic_ns() // 1_000_000)
         self._rung_ns = 0
         self._count = 0
         self._bytes = 0
@@ -57,7 +57,7 @@ class Recorder:
                 continue
             self._count += 1
             self._bytes += len(agent)
-            self._sink.write(self._emitter.agent_event(_wall_ms(), agent.decode()).encode())
+            self._write(agent)
         self._ring()
 
     def close(self, completion: AgentCompletion, *, terminated: bool = False) -> None:
@@ -71,10 +71,12 @@ class Recorder:
             data["unrecorded"] = self.unrecorded
         last = AgentEvent(completion.agent_kind, AgentEventKind.Status, "status", None, ": ".join(words), data)
         for masked in self._masked(last):
-            self._sink.write(self._emitter.agent_event(_wall_ms(), _encode(masked).decode()).encode())
-        self._sink.write(self._run_end("TERMINATED" if terminated else RUN_STATUS[completion.status]))
-        self._sink.close()
-        self._notifier.ring(time.monotonic_ns() - self._started_ns, last=True)
+            self._write(_encode(masked))
+        self._producer.close("TERMINATED" if terminated else RUN_STATUS[completion.status])
+
+    def _write(self, agent: bytes) -> None:
+        self._producer.gate.agent_note(agent.decode(), time.time_ns() // 1_000_000)
+        self._producer.hand_over()
 
     def _masked(self, event: AgentEvent) -> list[AgentEvent]:
         mask = self._redactor.mask_text
@@ -83,18 +85,8 @@ class Recorder:
         # A mask may be longer than what it hides.
         return bound_event(replace(event, text=text, message=message))
 
-    def _run_end(self, status: str) -> bytes:
-        # This producer makes no tool calls of its own: the shims count theirs.
-        counts = ("calls_total", "calls_allowed", "calls_blocked", "calls_throttled", "errors_total")
-        duration = (time.monotonic_ns() - self._started_ns) // 1_000_000
-        return self._emitter.run_end(_wall_ms(), status, {**dict.fromkeys(counts, 0), "duration_ms": duration}).encode()
-
     def _ring(self) -> None:
         now = time.monotonic_ns()
         if now - self._rung_ns >= RING_EVERY_NS:
             self._rung_ns = now
-            self._notifier.ring(now - self._started_ns)
-
-
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000
+            self._producer.doorbell.ring()

@@ -1,4 +1,4 @@
-"""Calls that take more than one reply, without I/O: each is one call in the record.
+"""Calls that take more than one reply: each is one call in the record.
 
 A task is acknowledged first and ends later. A multi-round-trip call asks for input and is repeated with it; only a
 repetition of the same tool and arguments with the state that was given continues it, else the marker alone would be a
@@ -12,14 +12,16 @@ from collections import OrderedDict
 from msgspec import Struct
 
 from subluminal.contracts.jsontext import to_json
-from subluminal.mcp.message import wire
+from subluminal.mcp.faults import fault
+from subluminal.mcp.message.reading import read_value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
-    from subluminal.core.gate.gate import CallRecord
-    from subluminal.mcp.message.wire import Reading
+    from subluminal.core.gate.record import CallRecord
+    from subluminal.mcp.message.reading import Reading
 
 # Tasks under way, tasks whose end came before their acknowledgement, and calls that wait for input: bounded, oldest
 # forgotten first. A server could name any number of them.
@@ -27,6 +29,8 @@ MAX_TASKS = 4096
 MAX_EARLY_TASKS = 1024
 MAX_WAITING_CALLS = 1024
 _TASK_ENDS = {"completed": "OK", "failed": "ERROR", "cancelled": "CANCELLED"}
+_TASK_METHODS = ("tasks/result", "tasks/get", "tasks/cancel")
+NEVER_ASKED = "its outcome was never asked for"
 
 
 class Open(Struct, eq=False, gc=False):
@@ -52,6 +56,12 @@ class Batch:
         self.refusals: list[bytes] = []
         self.waiting = 0
 
+    def answer(self) -> bytes:
+        """The refusals as an array of their own; they are said once."""
+        array = b"[" + b",".join(self.refusals) + b"]"
+        self.refusals = []
+        return array
+
 
 class Waiting:
     """A call that asked for input: open, but with no request under way."""
@@ -64,68 +74,70 @@ class Waiting:
 
 
 class Legs:
-    def __init__(self) -> None:
-        # What has ended and is not yet settled: entry, status, size, result, stream hash, error.
-        self.ended: list[tuple[Open, str, int, bytes | None, str | None, dict[str, Any] | None]] = []
+    """`end(entry, status, size, result, error)` is told of each call that ends here."""
+
+    __slots__ = ("_early_tasks", "_end", "_tasks", "_waiting")
+
+    def __init__(self, end: Callable[..., None]) -> None:
+        self._end = end
         self._waiting: OrderedDict[bytes, Waiting] = OrderedDict()
         self._tasks: OrderedDict[str, Open] = OrderedDict()
         self._early_tasks: OrderedDict[str, str] = OrderedDict()
-        self._now_ns = 0
 
-    def _note_task_request(self, entry: Open, raw: bytes) -> None:
-        value = wire.read_value(raw)
-        if isinstance(value, dict) and value.get("method") in ("tasks/result", "tasks/get", "tasks/cancel"):
-            params = value.get("params")
-            if isinstance(params, dict) and isinstance(params.get("taskId"), str):
-                entry.method = value["method"]
-                entry.task_id = params["taskId"]
+    def __len__(self) -> int:
+        return len(self._tasks) + len(self._waiting)
 
-    def _continued(self, reading: Reading) -> Waiting | None:
-        """A continuation repeats tool and arguments of a call that asked for input, with the state it was given.
+    # -- input that is asked for --------------------------------------------------------------------------------------
 
-        Anything else that carries the marker is a new call: the marker alone must not be a way round repeat detection.
-        """
-        if reading.arguments is None:
+    def continued(self, reading: Reading) -> Waiting | None:
+        """The call that this one continues. Anything else that carries the marker is a new call."""
+        if not self._waiting or reading.arguments is None:
             return None
-        state = None if reading.request_state is None else wire.read_value(reading.request_state)
-        return self._waiting.pop(leg_key(call_key(reading), state), None)
+        state = None if reading.request_state is None else read_value(reading.request_state)
+        return self._waiting.pop(_leg_key(call_key(reading), state), None)
 
-    def _asks_for_input(self, entry: Open, value: dict[str, Any]) -> bool:
+    def asks_for_input(self, entry: Open, value: dict[str, Any], now_ns: int) -> bool:
         if value.get("resultType") != "input_required" or not entry.call_key:
             return False
-        key = leg_key(entry.call_key, value.get("requestState"))
+        key = _leg_key(entry.call_key, value.get("requestState"))
         forgotten = self._waiting.pop(key, None)  # an identical call, with nothing to tell the two apart
         if forgotten is None and len(self._waiting) >= MAX_WAITING_CALLS:
             _, forgotten = self._waiting.popitem(last=False)
         if forgotten is not None:
-            error = fault("unknown", "input was asked for and never came")
-            self._end(forgotten.entry, "CANCELLED", 0, b"", None, error)
-        entry.spent_ms += max(0, self._now_ns - entry.sent_ns) // 1_000_000
-        self._waiting[key] = Waiting(entry, self._now_ns)
+            self._end(forgotten.entry, "CANCELLED", error=fault("unknown", "input was asked for and never came"))
+        entry.spent_ms += max(0, now_ns - entry.sent_ns) // 1_000_000
+        self._waiting[key] = Waiting(entry, now_ns)
         return True
 
-    def _became_task(self, entry: Open, value: dict[str, Any]) -> bool:
-        task = value.get("task")
-        task_id = task.get("taskId") if isinstance(task, dict) else None
-        if task_id is None and value.get("resultType") == "task":
-            task_id = value.get("taskId")
-        if not isinstance(task_id, str):
+    # -- tasks --------------------------------------------------------------------------------------------------------
+
+    def note_task_request(self, entry: Open, reading: Reading) -> None:
+        if not self._tasks or reading.method not in _TASK_METHODS:
+            return
+        value = read_value(reading.raw)
+        params = value.get("params") if isinstance(value, dict) else None
+        if isinstance(params, dict) and isinstance(params.get("taskId"), str):
+            entry.task_id = params["taskId"]
+
+    def became_task(self, entry: Open, value: dict[str, Any]) -> bool:
+        task_id = task_of(value)
+        if task_id is None:
             return False
         early = self._early_tasks.pop(task_id, None)
         if early is not None:
-            self._end_task(entry, early, b"", 0)
-        else:
-            forgotten = self._tasks.pop(task_id, None)
-            if forgotten is None and len(self._tasks) >= MAX_TASKS:
-                _, forgotten = self._tasks.popitem(last=False)
-            if forgotten is not None:
-                self._end(forgotten, "CANCELLED", 0, b"", None, fault("unknown", "its outcome was never asked for"))
-            self._tasks[task_id] = entry
+            self._end_task(entry, early)
+            return True
+        forgotten = self._tasks.pop(task_id, None)
+        if forgotten is None and len(self._tasks) >= MAX_TASKS:
+            _, forgotten = self._tasks.popitem(last=False)
+        if forgotten is not None:
+            self._end(forgotten, "CANCELLED", error=fault("unknown", NEVER_ASKED))
+        self._tasks[task_id] = entry
         return True
 
-    def _task_answer(self, request: Open, result: bytes, size: int) -> None:
+    def task_answer(self, request: Open, result: bytes, size: int) -> None:
         entry = self._tasks.get(request.task_id)
-        value = wire.read_value(result)
+        value = read_value(result)
         if entry is None or not isinstance(value, dict):
             return
         if request.method == "tasks/result":
@@ -136,10 +148,10 @@ class Legs:
             del self._tasks[request.task_id]
             self._end_task(entry, status, result if request.method == "tasks/result" else b"", size)
 
-    def _note_task_status(self, line: bytes) -> None:
-        if b"notifications/tasks/status" not in line:
+    def note_task_status(self, message: bytes) -> None:
+        if b"notifications/tasks/status" not in message:
             return
-        value = wire.read_value(line)
+        value = read_value(message)
         params = value.get("params") if isinstance(value, dict) else None
         if not isinstance(params, dict) or params.get("status") not in _TASK_ENDS:
             return
@@ -148,62 +160,38 @@ class Legs:
             return
         entry = self._tasks.pop(task_id, None)
         if entry is not None:
-            self._end_task(entry, params["status"], b"", 0)
-        else:
-            self._early_tasks[task_id] = params["status"]
-            if len(self._early_tasks) > MAX_EARLY_TASKS:
-                self._early_tasks.popitem(last=False)
+            self._end_task(entry, params["status"])
+            return
+        self._early_tasks[task_id] = params["status"]
+        if len(self._early_tasks) > MAX_EARLY_TASKS:
+            self._early_tasks.popitem(last=False)
 
-    def _end_task(self, entry: Open, task_status: str, result: bytes, size: int) -> None:
+    def _end_task(self, entry: Open, task_status: str, result: bytes = b"", size: int = 0) -> None:
         status = _TASK_ENDS[task_status]
         error = None if status == "OK" else fault("upstream_error", f"the task was {task_status}")
-        self._end(entry, status, size, result, None, error)
+        self._end(entry, status, size, result, error=error)
 
-    def _end(
-        self,
-        entry: Open,
-        status: str,
-        size: int,
-        result: bytes | None,
-        stream_hash: str | None,
-        error: dict[str, Any] | None,
-    ) -> None:
-        self.ended.append((entry, status, size, result, stream_hash, error))
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def abandon(self) -> None:
+        for entry in [*self._tasks.values(), *(waiting.entry for waiting in self._waiting.values())]:
+            self._end(entry, "CANCELLED", error=fault("unknown", NEVER_ASKED))
+        self._tasks.clear()
+        self._waiting.clear()
+
+
+def task_of(result: dict[str, Any]) -> str | None:
+    """The id of the task that a result announces instead of an outcome."""
+    task = result.get("task")
+    task_id = task.get("taskId") if isinstance(task, dict) else None
+    if task_id is None and result.get("resultType") == "task":
+        task_id = result.get("taskId")
+    return task_id if isinstance(task_id, str) else None
 
 
 def call_key(reading: Reading) -> bytes:
     return reading.tool_name.encode("utf-8", "replace") + b"\x00" + (reading.arguments or b"")
 
 
-def leg_key(call_key: bytes, state: Any) -> bytes:
-    return call_key + b"\x00" + to_json(state).encode("utf-8", "replace")
-
-
-def fault(error_class: str, message: str, code: int | str | None = None) -> dict[str, Any]:
-    detail: dict[str, Any] = {"class": error_class, "message": message}
-    if code is not None:
-        detail["code"] = code
-    return detail
-
-
-def upstream_error(raw: bytes) -> dict[str, Any]:
-    """The upstream's own error. The gate masks its message first and cuts it to one line afterwards."""
-    value = wire.read_value(raw)
-    if not isinstance(value, dict):
-        return fault("upstream_error", "the server answered with an error")
-    message = value.get("message")
-    code = value.get("code")
-    return fault(
-        "upstream_error",
-        message if isinstance(message, str) and message.strip() else "the server answered with an error",
-        code if isinstance(code, (int, str)) and not isinstance(code, bool) else None,
-    )
-
-
-def tool_error_text(value: dict[str, Any]) -> str:
-    content = value.get("content")
-    if isinstance(content, list):
-        for block in content:
-            if isinstance(block, dict) and isinstance(block.get("text"), str) and block["text"].strip():
-                return str(block["text"])
-    return "the tool reported an error"
+def _leg_key(key: bytes, state: Any) -> bytes:
+    return key + b"\x00" + to_json(state).encode("utf-8", "replace")

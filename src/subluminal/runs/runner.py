@@ -12,8 +12,8 @@ from subluminal.core.gate.gate import Gate
 from subluminal.core.redact.redactor import Redactor
 from subluminal.host import home
 from subluminal.host.identity import discover, make_source, new_id
-from subluminal.host.record.doorbell import Notifier
-from subluminal.host.record.sinks import JournalSink, open_sink
+from subluminal.host.record.doorbell import Doorbell
+from subluminal.host.record.sinks import open_sink
 from subluminal.host.run.registration import Registration
 from subluminal.host.run.state import SharedState
 from subluminal.producer.policies import PolicyWatch
@@ -89,7 +89,7 @@ class Runner:
         self.policy = PolicyWatch(self.environ, os.getcwd(), None, self.identity)
         self.gate = Gate(self.identity, source, self.policy.stack, self.state, Redactor(()))
         self.sink = open_sink(self.environ.get("SUB_EVENTS") or "ledger", source.shim_id)
-        self.notifier = Notifier(isinstance(self.sink, JournalSink) and self.sink.spooled)
+        self.doorbell = Doorbell(self.sink.spooled)
 
     def prepare(self) -> None:
         """Last changes to the environment before identity and record are made of it."""
@@ -145,4 +145,4 @@ class Runner:
         self.gate.close(status, wall, mono)
         self.sink.write(self.gate.take())
         self.sink.close()
-        self.notifier.ring(0, last=True)
+        self.doorbell.ring(last=True)

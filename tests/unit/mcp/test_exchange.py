@@ -7,18 +7,11 @@ from typing import Any
 
 import pytest
 
-from harness.engine import compiled, rule, tools
+from harness.engine import rule, tools
+from harness.exchange import Talk
 from harness.playbook import playbook
-from subluminal.contracts.events import decode_event
-from subluminal.contracts.identity import Identity, Source
-from subluminal.core.engine.stack import Engine, Stack
-from subluminal.core.engine.state import LocalState
-from subluminal.core.gate.gate import Gate
-from subluminal.core.redact.redactor import Redactor
 from subluminal.mcp import legs
-from subluminal.mcp.exchange import Session
 
-WALL = 1_700_000_000_000
 ERA = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
 
 
@@ -43,70 +36,12 @@ def request(method: str, id: Any = 9, **params: Any) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params}, separators=(",", ":")).encode()
 
 
-class Talk:
-    """A session between two sides. Each input returns what came out: ("server" | "client", line)."""
-
-    def __init__(self, *rules: dict[str, Any], mode: str = "guardrails", **options: Any) -> None:
-        identity = Identity("run")
-        rules = rules or (rule("no", "deny", tools("bad*")),)
-        self.gate = Gate(
-            identity,
-            Source("h", "p", "s"),
-            Stack([Engine(compiled(*rules, mode=mode), identity)]),
-            LocalState(),
-            Redactor([], []),
-        )
-        self.session = Session(self.gate, "srv", **options)
-        self.at_ns = 1_000_000_000
-        self.events: list[dict[str, Any]] = []
-
-    def client(self, *lines: bytes) -> list[tuple[str, Any]]:
-        for line in lines:
-            self.session.client_line(line, WALL, self.at_ns)
-        self.session.forwarded(self.at_ns, self.at_ns)
-        self.session.announce(WALL)
-        return self._out()
-
-    def server(self, *lines: bytes) -> list[tuple[str, Any]]:
-        for line in lines:
-            self.session.server_line(line, WALL, self.at_ns)
-        return self._out()
-
-    def wait(self, ms: int) -> None:
-        self.at_ns += ms * 1_000_000
-
-    def tick(self) -> list[tuple[str, Any]]:
-        self.session.expire(self.at_ns)
-        return self._out()
-
-    def _out(self) -> list[tuple[str, Any]]:
-        self.session.settle(WALL, self.at_ns, self.at_ns)
-        out = [("server", line) for line in self.session.to_server] + [
-            ("client", line) for line in self.session.to_client
-        ]
-        self.session.to_server.clear()
-        self.session.to_client.clear()
-        for line in self.gate.take().splitlines(keepends=True):
-            decode_event(line)
-            self.events.append(json.loads(line))
-        return out
-
-    def ends(self) -> list[tuple[str, str]]:
-        return [(e["call"]["tool_name"], e["status"]) for e in self.events if e["type"] == "tool_call_end"]
-
-    def actions(self) -> list[str]:
-        return [e["decision"]["action"] for e in self.events if e["type"] == "tool_call_decision"]
-
-    def count(self, kind: str) -> int:
-        return sum(e["type"] == kind for e in self.events)
-
-
 def to_server(line: bytes) -> tuple[str, bytes]:
-    return ("server", line + b"\n")
+    return ("server", line)
 
 
 def to_client(line: bytes) -> tuple[str, bytes]:
-    return ("client", line + b"\n")
+    return ("client", line)
 
 
 class Refused:
@@ -199,7 +134,7 @@ def test_a_cancelled_call_ends_at_once_and_a_late_reply_still_passes() -> None:
     talk.client(call(1))
     playbook(talk).when("client", cancel).then(to_server(cancel)).when("server", reply(1)).then(to_client(reply(1)))
     assert talk.ends() == [("echo", "CANCELLED")]
-    assert talk.session.calls_open == 0
+    assert talk.exchange.calls_open == 0
 
 
 def test_a_cancelled_request_of_another_kind_is_forgotten() -> None:
@@ -207,7 +142,7 @@ def test_a_cancelled_request_of_another_kind_is_forgotten() -> None:
     talk.client(
         request("resources/read", 5), b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}'
     )
-    assert not talk.session.pending
+    assert talk.exchange.calls_open == 0
 
 
 def test_a_call_without_an_id_is_judged_and_recorded() -> None:
@@ -279,7 +214,7 @@ def test_refusals_of_a_batch_do_not_wait_for_a_reply_that_will_not_come(lost: st
         talk.wait(101)
         out = talk.tick()
     else:
-        out = [("client", line) for line in talk.session.unanswered("gone")]
+        out = [("client", line) for line in talk.exchange.unanswered("gone")]
     assert ids(out[0][1]) == [2]
 
 
@@ -332,8 +267,8 @@ def test_a_task_that_is_never_asked_for_has_no_known_outcome() -> None:
     talk = Talk()
     talk.client(call(1))
     talk.server(reply(1, {"task": {"taskId": "t"}}))
-    assert talk.session.calls_open == 1
-    talk.session.abandon("CANCELLED", "unknown", "the end")
+    assert talk.exchange.calls_open == 1
+    talk.abandon()
     talk.tick()
     assert talk.ends() == [("echo", "CANCELLED")]
 
@@ -344,8 +279,8 @@ def test_every_call_ends_in_the_record_even_if_a_server_reuses_or_invents_task_i
     for number in range(count):
         talk.client(call(number))
         talk.server(reply(number, {"task": {"taskId": "same" if number < 5 else f"t{number}"}}))
-    assert len(talk.session._tasks) <= legs.MAX_TASKS
-    talk.session.abandon("CANCELLED", "unknown", "the end")
+    assert len(talk.calls.legs) <= legs.MAX_TASKS
+    talk.abandon()
     talk.tick()
     assert len(talk.ends()) == count
 
@@ -417,7 +352,7 @@ def test_every_call_ends_even_where_nothing_tells_two_waiting_ones_apart() -> No
     talk = Talk()
     talk.client(call(1, _meta=ERA), call(2, _meta=ERA), call(3), call(4))
     talk.server(ask(1), ask(2), ask(3), ask(4))
-    talk.session.abandon("CANCELLED", "unknown", "the end")
+    talk.abandon()
     talk.tick()
     assert len(talk.ends()) == 4
 
@@ -485,4 +420,4 @@ def test_whatever_the_server_says_passes_untouched(line: bytes) -> None:
     talk = Talk()
     talk.client(call(1))
     assert talk.server(line) == [to_client(line)]
-    assert talk.session.calls_open == 1
+    assert talk.exchange.calls_open == 1

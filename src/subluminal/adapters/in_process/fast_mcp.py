@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import os
     from typing import Any
 
-    from subluminal.adapters.in_process.calls import Refusal
+    from subluminal.mcp.refusal import Refusal
 
 
 class SubluminalMiddleware(Middleware):
@@ -39,7 +39,9 @@ class SubluminalMiddleware(Middleware):
     async def on_call_tool(self, context: MiddlewareContext[Any], call_next: Any) -> Any:
         message = context.message
         self.calls.name_server(_server_name(context))
-        call = self.calls.begin(message.name, message.arguments, _request_id(context), rest=_continuation(message))
+        call = await self.calls.begin(
+            message.name, message.arguments, _request_id(context), rest=_continuation(message)
+        )
         if call.refusal is not None:
             raise _error(call.refusal)
         try:
@@ -55,7 +57,8 @@ class SubluminalMiddleware(Middleware):
 
     async def on_list_tools(self, context: MiddlewareContext[Any], call_next: Any) -> Any:
         tools = await call_next(context)
-        self.calls.learn_tools((tool.name, *_hints(tool.annotations)) for tool in tools if tool.annotations is not None)
+        listed = [{"name": tool.name, "annotations": _wire(tool.annotations)} for tool in tools]
+        self.calls.tools.learn({"tools": listed})
         return tools
 
     def close(self) -> None:
@@ -93,7 +96,7 @@ def _continuation(message: Any) -> dict[str, Any] | None:
 
 
 def _wire(result: Any) -> Any:
-    """The result as the client will see it."""
+    """As the client will see it."""
     whole = result.to_mcp_result() if hasattr(result, "to_mcp_result") else result
     if hasattr(whole, "model_dump"):
         return whole.model_dump(by_alias=True, mode="json", exclude_none=True)
@@ -102,10 +105,3 @@ def _wire(result: Any) -> Any:
     if isinstance(whole, list):
         return {"content": [_wire(block) for block in whole]}
     return whole
-
-
-def _hints(notes: Any) -> tuple[Any, Any, Any]:
-    """snake_case in mcp 2.x; before, camelCase, which still works there but warns."""
-    if hasattr(notes, "read_only_hint"):
-        return notes.read_only_hint, notes.destructive_hint, notes.open_world_hint
-    return notes.readOnlyHint, notes.destructiveHint, notes.openWorldHint

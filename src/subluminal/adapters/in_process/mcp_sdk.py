@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     import os
     from typing import Any
 
-    from subluminal.adapters.in_process.calls import Call, Refusal
+    from subluminal.adapters.in_process.calls import Call
+    from subluminal.mcp.refusal import Refusal
 
 INVALID_PARAMS = -32602
 
@@ -38,8 +39,8 @@ class SubluminalMiddleware:
     async def __call__(self, ctx: Any, call_next: Any) -> Any:
         if ctx.method != "tools/call" or ctx.request_id is None:
             result = await call_next(ctx)
-            if ctx.method == "tools/list" and isinstance(result, dict):
-                self.calls.learn_tools(_hints(result))
+            if ctx.method == "tools/list":
+                self.calls.tools.learn(result)
             return result
         params = ctx.params
         name = params.get("name") if params is not None else None
@@ -50,7 +51,7 @@ class SubluminalMiddleware:
             rest = {key: value for key, value in params.items() if key not in ("name", "arguments")}
         if not isinstance(meta, dict):
             meta = None
-        call = self.calls.begin(name, arguments, ctx.request_id, meta=meta, rest=rest)
+        call = await self.calls.begin(name, arguments, ctx.request_id, meta=meta, rest=rest)
         if call.refusal is not None:
             return _refused(call.refusal)
         try:
@@ -80,16 +81,4 @@ class SubluminalMiddleware:
 def _refused(refusal: Refusal) -> dict[str, Any]:
     if not refusal.as_result:
         raise MCPError(refusal.code, refusal.message, refusal.data)
-    content = [{"type": "text", "text": refusal.message}]
-    return {"content": content, "isError": True, "_meta": refusal.data}
-
-
-def _hints(result: dict[str, Any]) -> list[tuple[str, Any, Any, Any]]:
-    found = []
-    tools = result.get("tools")
-    for tool in tools if isinstance(tools, list) else ():
-        notes = tool.get("annotations") if isinstance(tool, dict) else None
-        if isinstance(notes, dict) and isinstance(tool.get("name"), str):
-            hints = (notes.get("readOnlyHint"), notes.get("destructiveHint"), notes.get("openWorldHint"))
-            found.append((tool["name"], *hints))
-    return found
+    return refusal.result()

@@ -35,7 +35,7 @@ def _judged(inner: Any, low_level: Any, calls: Calls) -> Any:
     async def handler(request: Any) -> Any:
         params = request.params
         meta = params.meta.model_dump(by_alias=True, exclude_none=True) if params.meta is not None else None
-        call = calls.begin(
+        call = await calls.begin(
             params.name,
             params.arguments,
             low_level.request_context.request_id,
@@ -65,8 +65,7 @@ def _judged(inner: Any, low_level: Any, calls: Calls) -> Any:
 def _learned(inner: Any, calls: Calls) -> Any:
     async def handler(request: Any) -> Any:
         result = await inner(request)
-        notes = [(tool.name, tool.annotations) for tool in result.root.tools if tool.annotations is not None]
-        calls.learn_tools((name, a.readOnlyHint, a.destructiveHint, a.openWorldHint) for name, a in notes)
+        calls.tools.learn(result.model_dump(by_alias=True, mode="json", exclude_none=True))
         return result
 
     return handler

@@ -1,208 +1,177 @@
 """How a session ends: a signal, the client's end of file, the server's death; and that nothing stays behind.
 
 The record is finished first, because SIGKILL may follow within milliseconds; then the server is asked, told and made to
-end in named waits (`supervise`).
+end in named waits (`upstream.process`).
 """
 
 from __future__ import annotations
 
+import os
 import select
 import signal
 import sys
 from time import monotonic_ns, time_ns
 
-from subluminal.adapters.stdio.pipes import STDERR, STDIN, STDOUT, Pipes
-from subluminal.adapters.upstream import process as supervise
-from subluminal.host.record.doorbell import Notifier
-from subluminal.host.record.sinks import JournalSink
-from subluminal.host.run import files as runfiles
+from subluminal.adapters.stdio.stderr import STDERR
+from subluminal.adapters.stdio.watched import STDIN, STDOUT
+from subluminal.adapters.upstream.process import EOF_GRACE_S, LEFTOVER_GRACE_S, SIGNAL_GRACE_S, TERM_GRACE_S
+from subluminal.host.run.files import remove_stale
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from subluminal.adapters.stdio.parties import Parties
-    from subluminal.adapters.stdio.start_up import Prepared
-    from subluminal.adapters.upstream.process import Upstream
+    from subluminal.adapters.stdio.relay import Relay
 
 # A pipe holds 64 KiB, and 1 MiB at most where nobody is privileged.
 DRAIN_READS = 5
 END_FLUSH_NS = 500_000_000
+# The exit status follows the end of stdout within moments, if it follows at all.
+STATUS_WAIT_NS = 50_000_000
 
 
-class Ending(Pipes):
-    def __init__(self, server_name: str, upstream: Upstream, prepared: Prepared, parties: Parties) -> None:
-        super().__init__(server_name, upstream, prepared, parties)
-        self.audit_before = prepared.server.audit == "before"
-        self.notifier = Notifier(isinstance(self.sink, JournalSink) and self.sink.spooled)
-        self.opened_ns = monotonic_ns()
-        self._closing_ns = 0  # when to go one step further in ending the server; 0 while it may live
-        self._closing_step = 0
+class Ending:
+    """`at_ns`: when to go one step further in ending the server; 0 while it may live."""
+
+    def __init__(self, relay: Relay) -> None:
+        self.at_ns = 0
+        self._relay = relay
+        self._step = 0
         self._status = "SUCCEEDED"
 
-    def _interrupted(self, number: int) -> None:
+    def interrupted(self, number: int) -> None:
         """A signal ends the run. The record is finished at once: SIGKILL may follow within milliseconds."""
-        self._finish_run("CANCELLED" if self.session.calls_open else self._status, "the client ended the session")
-        self.upstream.signal(number)
-        self._closing_step = max(self._closing_step, 2 if number == signal.SIGTERM else 1)
-        grace = supervise.TERM_GRACE_S if number == signal.SIGTERM else supervise.SIGNAL_GRACE_S
-        self._closing_ns = monotonic_ns() + int(grace * 1e9)
+        self._finish_run(self._status_now(), "the client ended the session")
+        self._relay.upstream.signal(number)
+        self._step = max(self._step, 2 if number == signal.SIGTERM else 1)
+        grace = TERM_GRACE_S if number == signal.SIGTERM else SIGNAL_GRACE_S
+        self.at_ns = monotonic_ns() + int(grace * 1e9)
 
-    def _client_eof(self, now_ns: int) -> None:
-        if not self._client_open:
+    # -- the client -----------------------------------------------------------------------------------------------
+
+    def client_eof(self, now_ns: int) -> None:
+        relay = self._relay
+        if not relay.client.open:
             return
-        self._client_open = False
-        self._unwatch(STDIN)
-        if self._client_part or self._client_big is not None:
-            self._last_client_line(now_ns)
-        if not self.to_server.waiting:
-            self._close_server_stdin()
-        self._end_server_in(supervise.EOF_GRACE_S)
+        relay.client.open = False
+        relay.watched.remove(STDIN)
+        relay.client.last_line(now_ns)
+        if not relay.to_server.waiting:
+            self.close_server_stdin()
+        self._end_server_in(EOF_GRACE_S)
 
-    def _last_client_line(self, now_ns: int) -> None:
-        """Some servers process a last line without a newline, so it is judged like any other."""
-        session = self.session
-        wall_ms = time_ns() // 1_000_000
-        if self._client_big is not None:
-            self._end_big_call(wall_ms, now_ns, newline=b"")
-        else:
-            part, self._client_part = self._client_part, b""
-            session.client_line(part, wall_ms, now_ns)
-            if session.to_server:
-                session.to_server[-1] = session.to_server[-1][:-1]
-        if self.audit_before:
-            session.announce(wall_ms)
-            self._hand_over()
-        self._forward()
-        session.forwarded(now_ns, monotonic_ns())
-        session.announce(wall_ms)
-        self._hand_over()
-        self._to_client()
-
-    def _client_gone(self) -> None:
+    def client_gone(self) -> None:
         """Nobody reads our stdout any more."""
-        self.to_client.broken = True
-        self.to_client.drop()
-        self._unwatch(STDOUT)
-        if self._client_open:
-            self._client_eof(monotonic_ns())
+        relay = self._relay
+        relay.to_client.broken = True
+        relay.to_client.drop()
+        relay.watched.remove(STDOUT)
+        self.client_eof(monotonic_ns())
+
+    def close_server_stdin(self) -> None:
+        upstream = self._relay.upstream
+        if upstream.stdin >= 0:
+            self._relay.watched.remove(upstream.stdin)
+            os.close(upstream.stdin)
+            upstream.stdin = -1
+
+    # -- the server -----------------------------------------------------------------------------------------------
 
     def _end_server_in(self, grace_s: float) -> None:
-        if not self._closing_ns:
-            self._closing_ns = monotonic_ns() + int(grace_s * 1e9)
+        self.at_ns = self.at_ns or monotonic_ns() + int(grace_s * 1e9)
 
-    def _go_further(self, now_ns: int) -> None:
+    def go_further(self, now_ns: int) -> None:
         """The grace is over: SIGTERM, then SIGKILL."""
-        self._closing_step += 1
-        if self._closing_step <= 2:
-            self._closing_step = 2
-            self.upstream.signal(signal.SIGTERM)
-            self._closing_ns = now_ns + int(supervise.TERM_GRACE_S * 1e9)
-        else:
-            self.upstream.signal(signal.SIGKILL)
-            self._closing_ns = now_ns + int(supervise.TERM_GRACE_S * 1e9)
+        self._step = max(self._step + 1, 2)
+        self._relay.upstream.signal(signal.SIGTERM if self._step == 2 else signal.SIGKILL)
+        self.at_ns = now_ns + int(TERM_GRACE_S * 1e9)
 
-    def _server_eof(self) -> None:
-        if not self._server_open:
+    def server_eof(self) -> None:
+        relay = self._relay
+        if not relay.server.open:
             return
-        self._server_open = False
-        self._unwatch(self.upstream.stdout)
-        torn = self._server_big is not None
-        if self._server_part:
-            torn = self._last_server_line()
-        self.upstream.poll()
+        relay.server.open = False
+        relay.watched.remove(relay.upstream.stdout)
+        torn = relay.server.last_line()
+        relay.upstream.poll()
         # Its stdout is closed: whatever it still does, nobody will hear of it.
-        self._end_server_in(supervise.EOF_GRACE_S)
-        if self._client_open:
+        self._end_server_in(EOF_GRACE_S)
+        if relay.client.open:
             self._server_lost(torn)
-
-    def _last_server_line(self) -> bool:
-        """Passed on as it is, without a newline; True if the client's stream now ends inside a line."""
-        part, self._server_part = self._server_part, b""
-        out = self.session.to_client
-        self.session.server_line(part, time_ns() // 1_000_000, monotonic_ns())
-        torn = out[-1] == part + b"\n"
-        if torn:
-            out[-1] = part
-        self._to_client()
-        return torn
 
     def _server_lost(self, torn: bool) -> None:
         """The server ended while the client was still there: answer everything that waits."""
+        relay = self._relay
         status = self._await_status()
         message = f"The tool server ended ({_describe(status)}) before it answered."
-        replies = self.session.unanswered(message)
+        replies = relay.exchange.unanswered(message)
         failed = bool(replies) or status != 0
         self._finish_run("FAILED" if failed else "SUCCEEDED", message, "ERROR", "transport")
-        self._server_big = None
         if torn and replies:
-            self.to_client.send(b"\n")
-        for reply in replies:
-            self.to_client.send(reply)
+            relay.to_client.end_line()
+        relay.to_client.send_lines(list(replies))
 
     def _await_status(self) -> int | None:
-        """The exit status follows the end of stdout within moments, if it follows at all."""
-        deadline = monotonic_ns() + 50_000_000
-        while self.upstream.poll() is None and monotonic_ns() < deadline:
-            poller = select.poll()
-            poller.register(self._wake, select.POLLIN)
-            poller.poll(5)
-        return self.upstream.status
+        deadline = monotonic_ns() + STATUS_WAIT_NS
+        upstream = self._relay.upstream
+        while upstream.poll() is None and monotonic_ns() < deadline:
+            self._relay.wait_for_signal(5)
+        return upstream.status
+
+    # -- the end --------------------------------------------------------------------------------------------------
+
+    def _status_now(self) -> str:
+        return "CANCELLED" if self._relay.exchange.calls_open else self._status
 
     def _finish_run(
         self, status: str, message: str, call_status: str = "CANCELLED", error_class: str = "unknown"
     ) -> None:
-        session = self.session
-        if session.to_server and self.upstream.stdin >= 0:
-            self._forward()
-        wall_ms = time_ns() // 1_000_000
-        now_ns = monotonic_ns()
-        session.announce(wall_ms)
-        session.abandon(call_status, error_class, message)
-        session.settle(wall_ms, now_ns, now_ns)
+        relay = self._relay
+        wall_ms, now_ns = time_ns() // 1_000_000, monotonic_ns()
+        relay.exchange.abandon(call_status, error_class, message)
+        relay.turn.carry_out(wall_ms, now_ns)
         self._status = status
-        self.gate.close(status, wall_ms, now_ns // 1_000_000)
-        self._hand_over()
+        relay.producer.gate.close(status, wall_ms, now_ns // 1_000_000)
+        relay.producer.hand_over()
 
-    def _end(self) -> int:
+    def finish(self) -> int:
         """The server has ended. Nothing of its group and nothing unsent may stay behind."""
-        upstream = self.upstream
-        self._finish_run("CANCELLED" if self.session.calls_open else self._status, "the session ended before the reply")
+        relay, upstream = self._relay, self._relay.upstream
+        self._finish_run(self._status_now(), "the session ended before the reply")
         self._end_group()
         self._flush_all(monotonic_ns() + END_FLUSH_NS)
-        self.sink.close()
-        self.notifier.ring(monotonic_ns() - self.opened_ns, last=True)
+        trouble = relay.producer.close(self._status)
         upstream.release_watchdog()
-        runfiles.remove_stale()
-        if isinstance(self.sink, JournalSink) and self.sink.trouble is not None:
-            print(f"sub: events could not be recorded: {self.sink.trouble}", file=sys.stderr)
+        remove_stale()
+        if trouble is not None:
+            print(f"sub: events could not be recorded: {trouble}", file=sys.stderr)
         return upstream.status or 0
 
     def _flush_all(self, deadline_ns: int) -> None:
         """What the server has said to its end, on both streams, as far as the client still takes it."""
+        relay = self._relay
+        to_client, stderr = relay.to_client, relay.stderr
         for _ in range(DRAIN_READS * 4):
-            if self.upstream.stderr < 0:
-                break
-            if not self._from_stderr():
+            if relay.upstream.stderr < 0 or not stderr.read():
                 break
         while monotonic_ns() < deadline_ns:
-            waiting = self.to_client.waiting and not self.to_client.broken
-            if not waiting and not self._stderr:
+            waiting = to_client.waiting and not to_client.broken
+            if not waiting and not stderr.waiting:
                 return
             poller = select.poll()
             if waiting:
                 poller.register(STDOUT, select.POLLOUT)
-            if self._stderr:
+            if stderr.waiting:
                 poller.register(STDERR, select.POLLOUT)
             poller.poll(50)
-            self.to_client.flush()
-            self._flush_stderr()
+            to_client.flush()
+            stderr.flush()
 
     def _end_group(self) -> None:
         """Grandchildren that outlived the server: asked once, then killed."""
-        upstream = self.upstream
+        upstream = self._relay.upstream
         if not upstream.signal(signal.SIGTERM):
             return
         poller = select.poll()
-        deadline = monotonic_ns() + int(supervise.LEFTOVER_GRACE_S * 1e9)
+        deadline = monotonic_ns() + int(LEFTOVER_GRACE_S * 1e9)
         while upstream.signal(0):
             if monotonic_ns() > deadline:
                 upstream.signal(signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""One direction of bytes out: written as far as the descriptor takes them, the rest kept in order."""
+"""One direction of lines out: written as far as the descriptor takes them, the rest kept in order."""
 
 from __future__ import annotations
 
@@ -8,14 +8,6 @@ from collections import deque
 # Above this much waiting, the side that produces it is not read any more.
 HIGH_WATER = 1024 * 1024
 _JOIN_BYTES = 256 * 1024
-
-
-def split_lines(data: bytes) -> list[bytes]:
-    """As `data.split(b"\\n")`, which does not look with memchr: 0.3 us against 3.3 us for one line of 10 KiB."""
-    end = data.find(b"\n")
-    if end < 0:
-        return [data]
-    return [data[:end], b""] if end == len(data) - 1 else data.split(b"\n")
 
 
 class FileSegment:
@@ -40,20 +32,57 @@ class FileSegment:
         self.offset += done
         self.left -= done
         if self.left == 0:
-            os.close(self.fd)
+            self.close()
         return done
+
+    def close(self) -> None:
+        os.close(self.fd)
 
 
 class Outflow:
     """`fd` must be non-blocking. `broken` is set once its reader has gone; everything after that is dropped."""
 
-    __slots__ = ("_queue", "broken", "fd", "size")
+    __slots__ = ("_behind", "_inside", "_queue", "broken", "fd", "newline", "size")
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
         self.size = 0
         self.broken = False
+        self.newline = b"\n"  # empty for a last line that came without one
         self._queue: deque[bytes | FileSegment] = deque()
+        self._inside = False
+        self._behind: list[bytes | FileSegment] = []
+
+    def send_lines(self, messages: list[bytes | FileSegment]) -> None:
+        """Each with its newline; runs of plain bytes as one write."""
+        if self._inside:
+            self._behind += messages
+            return
+        newline = self.newline
+        plain: list[bytes] = []
+        for message in messages:
+            if isinstance(message, FileSegment):
+                if plain:
+                    self.send(b"\n".join(plain) + b"\n")
+                    plain = []
+                self.send_file(message)
+                self.send(newline)
+            else:
+                plain.append(message)
+        if plain:
+            self.send((plain[0] if len(plain) == 1 else b"\n".join(plain)) + newline)
+
+    def send_piece(self, data: bytes) -> None:
+        """A part of a line. Whole lines wait until it has ended."""
+        self._inside = True
+        self.send(data)
+
+    def end_line(self) -> None:
+        self.send(self.newline)
+        self._inside = False
+        if self._behind:
+            behind, self._behind = self._behind, []
+            self.send_lines(behind)
 
     def send(self, data: bytes) -> None:
         """Write now if nothing waits; else queue behind what does."""
@@ -125,7 +154,7 @@ class Outflow:
     def drop(self) -> None:
         for piece in self._queue:
             if isinstance(piece, FileSegment):
-                os.close(piece.fd)
+                piece.close()
         self._queue.clear()
         self.size = 0
 

@@ -1,9 +1,5 @@
-"""Messages too large to hold in memory: scanned as they pass, hashed as they pass.
-
-From the client, a message must be judged before the server sees its end, and a second tool name may stand in its last
-bytes; so while a policy is enforced it waits in an unlinked file (0600) until it has been read to the end. When nothing
-can be refused, and always from the server, it streams on at once.
-"""
+"""A message too large to hold in memory: scanned as it passes, hashed as it passes, held in an unlinked file if it must
+wait for its judgement (0600)."""
 
 from __future__ import annotations
 
@@ -26,6 +22,7 @@ class Oversize:
         self.size = 0
         self.hold = hold
         self.fault: str | None = None
+        self._cr = b""  # a CR at the end: of CRLF if nothing follows, else inside the line, where some servers end it
         self._hash = sha256()
         self._limit = max_message_bytes
         self._fd = -1
@@ -38,11 +35,7 @@ class Oversize:
     def feed(self, chunk: bytes) -> None:
         self.size += len(chunk)
         self._hash.update(chunk)
-        if len(chunk) <= SCAN_BYTES:
-            self.scan.feed(chunk)
-        else:
-            for start in range(0, len(chunk), SCAN_BYTES):
-                self.scan.feed(chunk[start : start + SCAN_BYTES])
+        self._scan(chunk)
         if self._fd < 0:
             return
         if self.size > self._limit:
@@ -54,6 +47,15 @@ class Oversize:
                 view = view[os.write(self._fd, view) :]
         except OSError as error:
             self._give_up(f"too large for memory, and there is no room to keep it: {error.strerror}")
+
+    def _scan(self, chunk: bytes) -> None:
+        if self._cr and chunk:
+            self.scan.feed(self._cr)
+            self._cr = b""
+        if chunk[-1:] == b"\r":
+            self._cr, chunk = chunk[-1:], chunk[:-1]
+        for start in range(0, len(chunk), SCAN_BYTES):
+            self.scan.feed(chunk[start : start + SCAN_BYTES])
 
     def stream_hash(self) -> str:
         return str(self._hash.hexdigest())

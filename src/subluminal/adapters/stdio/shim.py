@@ -11,10 +11,14 @@ import sys
 
 from subluminal.adapters.stdio.msgspec_import import import_msgspec
 from subluminal.adapters.stdio.options import USAGE, Options, parse
-from subluminal.adapters.stdio.start_up import Prepared
+from subluminal.adapters.stdio.server_setup import ServerSetup
 from subluminal.adapters.upstream.process import spawn
 from subluminal.contracts.errors import SubluminalError
 from subluminal.host.identity import borrow_environment
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from subluminal.producer.producer import Producer
 
 # What a shell answers when a command cannot be found or run.
 EXIT_NOT_FOUND = 127
@@ -42,16 +46,15 @@ def main(argv: list[str]) -> int:
 def _run(options: Options) -> int:
     borrow_environment(os.environ)
     _keep_events_to_ourselves(options.events or os.environ.get("SUB_EVENTS") or "")
-    prepared = Prepared(options.server_name)
-    for warning in prepared.config.warnings:
+    setup = ServerSetup(options.server_name)
+    for warning in setup.config.warnings:
         _say(warning)
-    if prepared.errors:
-        from subluminal.adapters.stdio.parties import record_failed_start
-
-        record_failed_start(options, prepared)
-        raise prepared.errors[0]
+    if setup.errors:
+        # A server that lacks a secret is not started: the record says so, then the user is told.
+        _open_producer(options, setup).close("FAILED")
+        raise setup.errors[0]
     try:
-        upstream = spawn(options.command, prepared.child_environ)
+        upstream = spawn(options.command, setup.child_environ)
     except OSError as fault:
         _say(f"{options.server_name}: cannot start {options.command[0]!r}: {fault.strerror}")
         return EXIT_NOT_FOUND if isinstance(fault, FileNotFoundError) else EXIT_NOT_RUNNABLE
@@ -59,7 +62,7 @@ def _run(options: Options) -> int:
         import_msgspec()
         from subluminal.adapters.stdio.relay import Relay
 
-        return Relay(options, upstream, prepared).run()
+        return Relay(options.server_name, upstream, setup, _open_producer(options, setup)).run()
     except SubluminalError:
         raise
     except Exception as fault:
@@ -70,6 +73,21 @@ def _run(options: Options) -> int:
         where = f"{place.tb_frame.f_code.co_filename}:{place.tb_lineno}" if place is not None else "?"
         _say(f"{options.server_name}: internal error {type(fault).__name__} at {where}; please report it")
         return EXIT_INTERNAL
+
+
+def _open_producer(options: Options, setup: ServerSetup) -> Producer:
+    from subluminal.producer.producer import assemble
+
+    producer = assemble(
+        os.environ,
+        client=options.client,
+        events=options.events,
+        policy=options.policy,
+        secrets=setup.secrets,
+        config=setup.config,
+    )
+    producer.open({"server_name": options.server_name}, setup.injections)
+    return producer
 
 
 def _keep_events_to_ourselves(sink: str) -> None:

@@ -6,6 +6,8 @@ here with the contract's types and encodes it again: byte for byte the same.
 
 from __future__ import annotations
 
+import msgspec
+
 from subluminal.contracts.jsontext import quote, to_json
 from subluminal.contracts.vocabulary import ALLOW, INTERFACE_VERSION
 
@@ -17,7 +19,11 @@ if TYPE_CHECKING:
     from subluminal.contracts.identity import Identity, Source
     from subluminal.contracts.toolcall import ToolCall
 
+    # Text (None: there is nothing to show), whether it was cut, and what kinds of secret were masked in it.
+    Preview = tuple[str | None, bool, tuple[str, ...]]
+
 _DAYS_TO_1970 = 719468
+_quote = msgspec.json.Encoder().encode  # as `quote`, two to six times as fast on long text
 # Pairs of server and tool whose names are kept as JSON: agents invent any number of tool names.
 MAX_NAMES = 512
 MAX_NAMES_CHARS = 512
@@ -59,6 +65,14 @@ def hint_json(hint: Hint) -> str:
         f'{{"hint_text":{quote(hint.hint_text)},"suggested_args":{to_json(hint.suggested_args)},'
         f'"retry_advice":{to_json(hint.retry_advice)},"hint_kind":"{hint.hint_kind}"}}'
     )
+
+
+def _preview(key: str, preview: Preview) -> str:
+    text, truncated, flags = preview
+    if text is None:
+        return '{"truncated":false}'
+    flagged = f',"redaction_flags":{to_json(list(flags))}' if flags else ""
+    return f'{{"truncated":{"true" if truncated else "false"},"{key}":{_quote(text).decode()}{flagged}}}'
 
 
 class Emitter:
@@ -131,9 +145,8 @@ class Emitter:
         return f'{self._open("run_start", wall_ms)},"run":{run}}}}}\n'
 
     def tool_call_start(
-        self, wall_ms: int, call: ToolCall, call_id: str, args_hash: str, seq: int, preview: str, tags: list[str]
+        self, wall_ms: int, call: ToolCall, call_id: str, args_hash: str, seq: int, preview: Preview, tags: list[str]
     ) -> str:
-        """`preview` is the rendered preview object."""
         extra = ""
         if tags:
             extra = f',"tags":{to_json(tags)}'
@@ -149,7 +162,7 @@ class Emitter:
         return (
             f'{self._begin(_START, wall_ms)},"call":{{"call_id":"{call_id}",{names},'
             f'"transport":"{call.transport}","args_hash":"{args_hash}","bytes_in":{call.bytes_in},'
-            f'"preview":{preview},"seq":{seq}{extra}}}}}\n'
+            f'"preview":{_preview("args_preview", preview)},"seq":{seq}{extra}}}}}\n'
         )
 
     def tool_call_decision(self, wall_ms: int, call_ref: str, decision: Decision) -> str:
@@ -189,12 +202,28 @@ class Emitter:
         )
 
     def tool_call_end(
-        self, wall_ms: int, call_ref: str, status: str, latency_ms: int, bytes_out: int, preview: str, extra: str
+        self,
+        wall_ms: int,
+        call_ref: str,
+        status: str,
+        latency_ms: int,
+        bytes_out: int,
+        preview: Preview,
+        error: dict[str, Any] | None = None,
+        result_stream_hash: str | None = None,
+        overhead_us: int | None = None,
+        waited_ms: int = 0,
     ) -> str:
-        """`extra` is the rendered optional members, each with its leading comma."""
+        extra = "" if error is None else f',"error":{to_json(error)}'
+        if result_stream_hash is not None:
+            extra += f',"result_stream_hash":"{result_stream_hash}"'
+        if overhead_us is not None:
+            extra += f',"overhead_us":{overhead_us}'
+        if waited_ms:
+            extra += f',"waited_ms":{waited_ms}'
         return (
             f'{self._begin(_END, wall_ms)},"call":{call_ref},"status":"{status}","latency_ms":{latency_ms},'
-            f'"bytes_out":{bytes_out},"preview":{preview}{extra}}}\n'
+            f'"bytes_out":{bytes_out},"preview":{_preview("result_preview", preview)}{extra}}}\n'
         )
 
     def run_end(self, wall_ms: int, status: str, summary: dict[str, int]) -> str:

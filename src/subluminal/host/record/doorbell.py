@@ -1,11 +1,12 @@
 """The doorbell: tells ledgerd that journals have grown, and starts it if nobody answers.
 
-Never on a call's path: the shim rings when it has been quiet for DELAY_MS, at most every DELAY_MS.
+Never on a call's path: it is pressed when something was written, and rung when DELAY_MS have passed since.
 """
 
 from __future__ import annotations
 
 import os
+from time import monotonic_ns
 
 from subluminal.host import home
 from subluminal.host.record.ledgerd import socket_address, spawn_ledgerd
@@ -14,24 +15,34 @@ from subluminal.host.record.ledgerd import socket_address, spawn_ledgerd
 START_AFTER_NS = 1_500_000_000
 # Between two attempts to start ledgerd.
 RETRY_NS = 10_000_000_000
+DELAY_MS = 15
 
 
-class Notifier:
-    DELAY_MS = 15
+class Doorbell:
+    """Not `enabled`: nobody reads what is written, so nobody is told. `pressed_ns`: since when; 0 while it is not."""
 
     def __init__(self, enabled: bool) -> None:
-        self._enabled = enabled
+        self.enabled = enabled
+        self.pressed_ns = 0
         self._socket: object | None = None
-        self._next_start_ns = START_AFTER_NS
+        self._start_ns = monotonic_ns() + START_AFTER_NS
 
-    def ring(self, age_ns: int, last: bool = False) -> None:
-        """`age_ns`: how long this process has run. `last`: it is ending, so nobody will ring later."""
-        if not self._enabled:
+    def press(self) -> None:
+        if not self.pressed_ns and self.enabled:
+            self.pressed_ns = monotonic_ns()
+
+    def ring_if_due(self, now_ns: int) -> None:
+        if self.pressed_ns and now_ns - self.pressed_ns >= DELAY_MS * 1_000_000:
+            self.ring()
+
+    def ring(self, last: bool = False) -> None:
+        """`last`: this process is ending, so nobody will ring later."""
+        self.pressed_ns = 0
+        if not self.enabled or self._send():
             return
-        if self._send():
-            return
-        if last or age_ns >= self._next_start_ns:
-            self._next_start_ns = age_ns + RETRY_NS
+        now_ns = monotonic_ns()
+        if last or now_ns >= self._start_ns:
+            self._start_ns = now_ns + RETRY_NS
             spawn_ledgerd(home.sub_home())
 
     def _send(self) -> bool:

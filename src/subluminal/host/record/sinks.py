@@ -34,7 +34,13 @@ class _Foreign(bytes):
 
 
 class Sink:
-    """The base holds lines; what can take them is in the subclasses."""
+    """The base holds lines; what can take them is in the subclasses.
+
+    `spooled`: ledgerd reads what is written, and so wants to be woken. `trouble`: why lines could not be written.
+    """
+
+    spooled = False
+    trouble: str | None = None
 
     def __init__(self) -> None:
         self.held: deque[bytes] = deque()
@@ -54,6 +60,9 @@ class Sink:
 
     def close(self) -> None:
         pass
+
+    def drop(self) -> None:
+        """In a forked child: the file and its lock are the parent's."""
 
     def _hold(self, data: bytes) -> None:
         if self._shedding:
@@ -97,13 +106,8 @@ class JournalSink(Sink):
         super().__init__()
         self.path = path
         self.fd = -1
-        self.trouble: str | None = None
+        self.spooled = os.path.dirname(path) == home.spool_dir()
         self._lock = lock
-
-    @property
-    def spooled(self) -> bool:
-        """Whether ledgerd reads this journal, and so wants to be woken."""
-        return os.path.dirname(self.path) == home.spool_dir()
 
     def write(self, data: bytes) -> None:
         if self.held:
@@ -176,6 +180,9 @@ class JournalSink(Sink):
 
     def close(self) -> None:
         self.retry()
+        self.drop()
+
+    def drop(self) -> None:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1

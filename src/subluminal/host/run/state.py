@@ -108,6 +108,7 @@ class SharedState:
         self._last_seq = 0
         self._boot_id = boot
         self._compact_at = COMPACT_AFTER_BYTES
+        self._held = False  # the lock is ours already, taken by `try_lock`
 
     # -- opening ----------------------------------------------------------------------------------------------
 
@@ -195,12 +196,31 @@ class SharedState:
         # The order stands even where its words cannot be read.
         return self.entries.terminated or ("RUN_TERMINATED", "This run has been terminated.", "", "")
 
+    def try_lock(self) -> bool:
+        """For callers that run a loop: the lock, if it can be had at once, for the next `begin`."""
+        if not self._held:
+            try:
+                flock(self._fd, _LOCK_NOW)
+            except BlockingIOError:
+                return False
+            except OSError:
+                return True  # `begin` meets the same, and says so
+            self._held = True
+        return True
+
+    def wait_no_more(self) -> None:
+        """The next `begin` fails at once if another process still holds the lock: whoever calls has waited."""
+        self._wait = 0.0
+
     def begin(self) -> None:
         """Become the only one to change the state, and know everything the others did."""
-        try:
-            flock(self._fd, _LOCK_NOW)
-        except OSError as error:
-            self._wait_for_lock(error)
+        if self._held:
+            self._held = False
+        else:
+            try:
+                flock(self._fd, _LOCK_NOW)
+            except OSError as error:
+                self._wait_for_lock(error)
         word = self._words[_WORD]
         if word != self._seen:
             try:

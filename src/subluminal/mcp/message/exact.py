@@ -1,4 +1,4 @@
-"""The exact reading of a client's line, where a quick look proves nothing: every member in view.
+"""The exact reading of a client's message, where a quick look proves nothing: every member in view.
 
 Duplicate and variant keys, escapes, white space, batches, lenient JSON, and messages that were only scanned. What two
 parsers could read differently is ambiguous.
@@ -17,6 +17,7 @@ from subluminal.mcp.message.reading import (
     PASS,
     REQUEST,
     RESPONSE,
+    TOOLS_CALL,
     UNREADABLE,
     Reading,
     ambiguous,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 _TOOLS_CALL = b'"tools/call"'
-_CANCELLED = b'"notifications/cancelled"'
 _TOP_KEYS = ("jsonrpc", "id", "method", "params", "result", "error")
 _PARAM_KEYS = ("name", "arguments")
 
@@ -74,18 +74,21 @@ def read_object(text: bytes) -> Reading:
 def _read_other(text: bytes, id_raw: bytes, method: bytes, params: bytes) -> Reading:
     if not method:
         return Reading(RESPONSE, text)
+    reading = Reading(PASS, text)
+    try:
+        reading.method = string(method)
+    except UNREADABLE:
+        pass  # a method that is no string: nobody's request, but whoever answers it does so under its id
     if id_raw:
-        reading = Reading(REQUEST, text)
+        reading.kind = REQUEST
         reading.id_raw = id_raw
-        return reading
-    if method == _CANCELLED:
-        reading = Reading(CANCEL, text)
+    elif reading.method == "notifications/cancelled":
+        reading.kind = CANCEL
         try:
             reading.id_raw = bytes(_cancelled(params).request_id) or None
         except UNREADABLE:
             pass
-        return reading
-    return Reading(PASS, text)
+    return reading
 
 
 def _read_call(text: bytes, id_raw: bytes, params: bytes) -> Reading:
@@ -114,9 +117,8 @@ def _read_call(text: bytes, id_raw: bytes, params: bytes) -> Reading:
         length += 18 + len(responses)
     if length != len(params) or name[:1] != b'"' or b"\\" in name:
         return _read_exactly(text)
-    reading = Reading(CALL, text)
-    reading.id_raw = id_raw or None
-    reading.tool_name = name[1:-1].decode()
+    reading = Reading(CALL, text, id_raw or None, name[1:-1].decode())
+    reading.method = TOOLS_CALL
     if arguments and arguments != b"null":
         reading.arguments = arguments
     if meta:
@@ -229,9 +231,8 @@ def _read_members(text: bytes, stripped: bytes, pairs: _Pairs) -> Reading:
         return ambiguous(text, "tools/call without a readable tool name")
     if "\0" in name:
         return ambiguous(text, "NUL in the tool name")
-    reading = Reading(CALL, text)
-    reading.id_raw = bytes(message.id) or None
-    reading.tool_name = name
+    reading = Reading(CALL, text, bytes(message.id) or None, name)
+    reading.method = TOOLS_CALL
     arguments = bytes(members.arguments)
     if arguments and arguments != b"null":
         reading.arguments = arguments
@@ -286,8 +287,8 @@ def read_scan(scan: MessageScan, text: bytes = b"") -> Reading:
             return ambiguous(text, "a variant of the method tools/call")
     if method != _TOOLS_CALL:
         return _read_other(text, scan.values.get("id", b""), method, b"")
-    reading = Reading(CALL, text)
-    reading.tool_name = _scanned_name(scan)
+    reading = Reading(CALL, text, None, _scanned_name(scan))
+    reading.method = TOOLS_CALL
     if not reading.tool_name or "\0" in reading.tool_name:
         return ambiguous(text, "tools/call without a readable tool name")
     if "id" in scan.nested:

@@ -1,4 +1,4 @@
-"""What a line of JSON-RPC was read as: the types that reading gives, and the raw members they are made of."""
+"""What a JSON-RPC message was read as: the types that reading gives, and the raw members they are made of."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# What a line from the client is.
+# What a message from the client is.
 PASS = "pass"  # forwarded as it is: a notification, something we need not know
 REQUEST = "request"  # a request that is not a tool call: its id is remembered until the answer
 CALL = "call"  # tools/call, with or without id
@@ -20,11 +20,13 @@ CANCEL = "cancel"  # notifications/cancelled
 BATCH = "batch"
 AMBIGUOUS = "ambiguous"
 RESPONSE = "response"
+TOOLS_CALL = "tools/call"
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 ABSENT = Raw(b"")
 _ERA_2026 = b'"io.modelcontextprotocol/protocolVersion"'
 _CONTEXT_KEYS = ("claudecode/toolUseId", "callId", "itemId", "threadId", "traceparent")
+_CONTEXT_KEYS_RAW = tuple(key.encode() for key in _CONTEXT_KEYS)
 _MAX_CONTEXT_CHARS = 256
 
 
@@ -52,7 +54,7 @@ _any = msgspec.json.Decoder().decode
 
 
 class Reading(Struct, eq=False, gc=False):
-    """One line, read. Raw members are the exact bytes of the line; None where absent."""
+    """One message, read. Raw members are its exact bytes; None where absent."""
 
     kind: str
     raw: bytes = b""
@@ -60,6 +62,7 @@ class Reading(Struct, eq=False, gc=False):
     tool_name: str = ""
     arguments: bytes | None = b"{}"
     meta: bytes | None = None
+    method: str = ""  # decoded: `tools\/list` is tools/list
     request_state: bytes | None = None
     input_responses: bytes | None = None
     ambiguous: str | None = None
@@ -72,7 +75,7 @@ class Reading(Struct, eq=False, gc=False):
 
 
 class Reply(Struct, eq=False, gc=False):
-    """A line from the server that answers a request."""
+    """A message from the server that answers a request."""
 
     id_raw: bytes
     result: bytes | None
@@ -114,15 +117,19 @@ def read_value(raw: bytes) -> Any:
         return None
 
 
-def call_context(meta: bytes | None) -> dict[str, Any] | None:
+def call_context(meta: bytes) -> dict[str, Any] | None:
     """The client's own ids for this call (§7.1), so that its narrative can be matched with the record."""
-    if meta is None or not any(key.encode() in meta for key in _CONTEXT_KEYS):
-        return None
-    value = read_value(meta)
-    if not isinstance(value, dict):
+    for key in _CONTEXT_KEYS_RAW:
+        if key in meta:
+            return context_of(read_value(meta))
+    return None
+
+
+def context_of(meta: Any) -> dict[str, Any] | None:
+    if not isinstance(meta, dict):
         return None
     return {
-        key: value[key]
+        key: meta[key]
         for key in _CONTEXT_KEYS
-        if isinstance(value.get(key), str) and len(value[key]) <= _MAX_CONTEXT_CHARS
+        if isinstance(meta.get(key), str) and len(meta[key]) <= _MAX_CONTEXT_CHARS
     } or None

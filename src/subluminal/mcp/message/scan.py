@@ -5,7 +5,7 @@ values that matter (method, id, tool name), and reports anything that two parser
 deeper is skipped in bulk: escapes are blanked out, strings cut away, and only brackets counted, all in C.
 
     scan = MessageScan()
-    scan.feed(chunk) ...          chunks of the line, without its newline
+    scan.feed(chunk) ...          chunks of the message
     scan.finish()                 then: scan.values, scan.ambiguous
 """
 
@@ -35,7 +35,7 @@ _FOLLOWED = (b"params", b"result")
 
 
 class MessageScan:
-    """Feed the bytes of one line; afterwards `values` maps `method`, `id`, `params.name`, ... to raw JSON.
+    """Feed the bytes of one message; afterwards `values` maps `method`, `id`, `params.name`, ... to raw JSON.
 
     Not `strict`: for messages that pass whatever is in them, and of which we want to know as much as can be read.
     """
@@ -47,7 +47,6 @@ class MessageScan:
         self.ambiguous: str | None = None
         self.top_level = ""  # "object", "array", "other"
         self._strict = strict
-        self._ended_in_cr = False
         self._utf8: codecs.IncrementalDecoder | None = None
         self._carry = b""  # bytes that the next chunk must be joined with
         self._state = "start"
@@ -61,12 +60,6 @@ class MessageScan:
     def feed(self, chunk: bytes) -> None:
         if self.ambiguous is not None:
             return
-        if chunk and self._ended_in_cr:
-            self._fault("raw CR inside the line")
-            return
-        if chunk[-1:] == b"\r":  # of CRLF, if nothing follows
-            self._ended_in_cr = True
-            chunk = chunk[:-1]
         if self._strict and chunk.translate(None, _NO_CONTROL):
             self._fault("a raw control character")
             return

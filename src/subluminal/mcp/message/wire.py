@@ -1,12 +1,12 @@
-"""JSON-RPC lines, read without I/O: what a line is, and whether every sane parser would read it the same way.
+"""JSON-RPC messages, read: what a message is, and whether every sane parser would read it the same way.
 
-A tool server may parse differently from us, so a line is *ambiguous* when two parsers could disagree about the tool
-call in it: duplicate or case-variant protocol keys, a raw CR (some servers end a line there), trailing bytes, invalid
-UTF-8, JSON that only a lenient parser takes. Who decides what happens to an ambiguous line is the gate, not this.
+A tool server may parse differently from us, so a message is *ambiguous* when two parsers could disagree about the tool
+call in it: duplicate or case-variant protocol keys, trailing bytes, invalid UTF-8, JSON that only a lenient parser
+takes. Who decides what happens to an ambiguous message is the gate, not this.
 
-Speed: msgspec finds the members as raw spans. The lengths of the spans then prove that nothing else is in the line: no
-further key, no duplicate, no white space, no needless escape, whatever the order (each of these only ever makes a line
-longer than the sum of its parts). Anything that does not add up is read again, exactly.
+Speed: msgspec finds the members as raw spans. The lengths of the spans then prove that nothing else is in the message:
+no further key, no duplicate, no white space, no needless escape, whatever the order (each of these only ever makes a
+message longer than the sum of its parts). Anything that does not add up is read again, exactly.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from subluminal.mcp.message.reading import (
     PASS,
     REQUEST,
     RESPONSE,
+    TOOLS_CALL,
     UNREADABLE,
     Reading,
     Reply,
     ambiguous,
-    call_context,
     id_key,
     raw_elements,
     read_value,
@@ -44,10 +44,10 @@ __all__ = [
     "RESPONSE",
     "Reading",
     "Reply",
-    "call_context",
+    "ambiguous",
     "id_key",
     "is_plain_result",
-    "read_client_line",
+    "read_message",
     "read_reply",
     "read_reply_batch",
     "read_scan",
@@ -90,14 +90,7 @@ _reply = msgspec.json.Decoder(_Reply).decode
 _result = msgspec.json.Decoder(_Result).decode
 
 
-def read_client_line(line: bytes) -> Reading:
-    """`line` comes without its newline; one trailing CR (CRLF) is white space to every parser."""
-    text = line
-    if b"\r" in line:
-        text = line.removesuffix(b"\r")
-        if b"\r" in text:
-            # The Python SDK ends a line at a bare CR and would run a call that stands behind it.
-            return ambiguous(text, "raw CR inside the line")
+def read_message(text: bytes) -> Reading:
     if not text.isascii():
         try:
             text.decode()
@@ -109,7 +102,7 @@ def read_client_line(line: bytes) -> Reading:
         return read_object(text)
     params = call.params
     name = params.name
-    if call.method != "tools/call" or not name.isascii():
+    if call.method != TOOLS_CALL or not name.isascii():
         return read_object(text)
     id_raw = bytes(call.id)
     # {"id":,"method":"tools/call","params":{"name":""}} is 50 bytes.
@@ -128,13 +121,13 @@ def read_client_line(line: bytes) -> Reading:
         length += 9 + len(meta)
     if length != len(text):
         return read_object(text)
-    return Reading(CALL, text, id_raw, name, arguments, meta)
+    return Reading(CALL, text, id_raw, name, arguments, meta, TOOLS_CALL)
 
 
-def read_reply(line: bytes) -> Reply | None:
+def read_reply(text: bytes) -> Reply | None:
     """A response, or None for anything else (a request, a notification, something unreadable)."""
     try:
-        message = _reply(line)
+        message = _reply(text)
     except UNREADABLE:
         return None
     if message.id is ABSENT or message.method is not ABSENT:
@@ -156,9 +149,9 @@ def is_plain_result(raw: bytes) -> bool:
     return result.is_error is ABSENT and result.result_type is ABSENT and result.task is ABSENT
 
 
-def read_reply_batch(line: bytes) -> list[Reply | None]:
-    """The elements of a batch of responses; an empty list when the line is no array."""
+def read_reply_batch(text: bytes) -> list[Reply | None]:
+    """The elements of a batch of responses; an empty list when the message is no array."""
     try:
-        return [read_reply(bytes(raw)) for raw in raw_elements(line)]
+        return [read_reply(bytes(raw)) for raw in raw_elements(text)]
     except UNREADABLE:
         return []

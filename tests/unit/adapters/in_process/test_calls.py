@@ -20,9 +20,10 @@ pytest.importorskip("mcp.server.mcpserver", reason="mcp 2.x is not installed")
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel
 
-from subluminal.adapters.in_process import calls as calls_module
 from subluminal.adapters.in_process.calls import Calls, args_text
 from subluminal.adapters.in_process.mcp_sdk import SubluminalMiddleware
+from subluminal.core.gate.gate import Gate
+from subluminal.mcp import legs
 
 
 @pytest.fixture
@@ -169,7 +170,7 @@ def test_a_call_that_asks_for_input_and_its_continuation_are_one_call(events: Ev
 
 
 def test_calls_that_wait_for_input_for_ever_are_bounded(events: EventFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls_module, "MAX_WAITING_CALLS", 2)
+    monkeypatch.setattr(legs, "MAX_WAITING_CALLS", 2)
     middleware = protected()
     for number in range(4):
         asks = {"resultType": "input_required", "requestState": f"s{number % 3}"}
@@ -215,7 +216,7 @@ def test_a_fault_of_ours_after_the_tool_has_run_keeps_its_answer(
     def broken(*_: Any, **__: Any) -> None:
         raise KeyError("secret text")
 
-    monkeypatch.setattr(middleware.calls.door, "settle", broken)
+    monkeypatch.setattr(Gate, "settle", broken)
     assert call(middleware, {"content": []}, name="x", arguments={}) == {"content": []}
     said = capsys.readouterr().err
     assert "not recorded (KeyError)" in said and "secret text" not in said
@@ -227,15 +228,6 @@ def test_no_secret_of_the_arguments_is_recorded(events: EventFile) -> None:
         call(protected(), {}, name="delete_note", arguments={"token": token})
     assert token.encode() not in events.raw()
     assert token not in json.dumps(caught.value.error.data)
-
-
-def test_learned_hints_are_bounded_and_only_raise(events: EventFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls_module, "MAX_TOOLS", 2)
-    calls = Calls(POLICY, server_name="notes")
-    calls.learn_tools(
-        [("a", False, None, None), ("b", True, False, True), ("c", True, None, None), ("d", None, True, 1)]
-    )
-    assert calls._risk_classes == {"a": frozenset({"write_like"}), "b": frozenset({"network_like"})}
 
 
 def test_text_of_values_keeps_their_order_and_numbers() -> None:
@@ -256,4 +248,4 @@ def test_the_first_name_heard_of_a_server_counts() -> None:
     calls.name_server(None)
     calls.name_server("root")
     calls.name_server("other")
-    assert calls.door.server_name == "root"
+    assert calls.runtime.server_name == "root"

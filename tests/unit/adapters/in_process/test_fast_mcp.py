@@ -14,6 +14,8 @@ from harness.sink import EventFile
 
 pytest.importorskip("fastmcp", reason="fastmcp is not installed")
 
+from mcp.types import ToolAnnotations
+
 from subluminal.adapters.in_process.fast_mcp import SubluminalMiddleware
 
 
@@ -80,7 +82,7 @@ def test_results_of_every_fastmcp_have_a_preview(events: EventFile, wire: Any) -
 
 def test_hints_of_older_annotations_are_read(events: EventFile) -> None:
     middleware = SubluminalMiddleware(POLICY)
-    notes = SimpleNamespace(readOnlyHint=False, destructiveHint=None, openWorldHint=True)
+    notes = ToolAnnotations.model_validate({"readOnlyHint": False, "openWorldHint": True})
     tools = [SimpleNamespace(name="post", annotations=notes), SimpleNamespace(name="plain", annotations=None)]
 
     async def rest(context: Any) -> Any:

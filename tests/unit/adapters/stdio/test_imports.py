@@ -44,7 +44,7 @@ sys.exit(code)
 
 OURS_BEFORE_SPAWN = {
     "__main__", "adapters", "adapters.stdio", "adapters.stdio.msgspec_import", "adapters.stdio.options",
-    "adapters.stdio.shim", "adapters.stdio.start_up", "adapters.upstream", "adapters.upstream.process", "contracts",
+    "adapters.stdio.server_setup", "adapters.stdio.shim", "adapters.upstream", "adapters.upstream.process", "contracts",
     "contracts.errors", "contracts.identity", "contracts.vocabulary", "host", "host.config", "host.home",
     "host.identity", "host.secrets", "host.secrets.bindings",
 }  # fmt: skip

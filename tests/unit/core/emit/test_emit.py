@@ -53,7 +53,7 @@ def lines(text: str, number: int = 3) -> list[str]:
     hint = Hint(text, "BUDGET", {"a": text, "b": [1, {"c": number}]}, text)
     would = Decision("BLOCK", None, "critical", text, text, policy=policy)
     ref = emitter.call_ref("c1", call, "b" * 64)
-    preview = '{"truncated":false}'
+    shown = (text, True, (text, "token"))
     decisions = [
         Decision(policy=policy, would=would, summary=text),
         Decision("THROTTLE", text, "warn", text, text, policy=policy, backoff_ms=number),
@@ -67,9 +67,12 @@ def lines(text: str, number: int = 3) -> list[str]:
     trip: dict[str, Any] = {"rule_id": text, "reason_code": text, "scope": "run", "threshold": number, "window_ms": 10}
     return [
         emitter.run_start(WALL, "guardrails", [policy, policy], {"server_name": text}),
-        emitter.tool_call_start(WALL + 1, call, "c1", "b" * 64, 1 + number, preview, [text, "b"]),
+        emitter.tool_call_start(WALL + 1, call, "c1", "b" * 64, 1 + number, (None, False, ()), [text, "b"]),
         *(emitter.tool_call_decision(WALL + 2, ref, decision) for decision in decisions),
-        emitter.tool_call_end(WALL + 3, ref, "OK", number, number, preview, ',"overhead_us":5,"waited_ms":6'),
+        emitter.tool_call_end(WALL + 3, ref, "OK", number, number, shown, None, "c" * 64, 5, 6),
+        emitter.tool_call_end(
+            WALL + 3, ref, "ERROR", number, number, shown, {"class": "transport", "message": text, "code": text}
+        ),
         emitter.hint_issued(WALL, "c1", hint),
         emitter.policy_loaded(WALL, policy, False, text, text),
         emitter.secret_injection(WALL, text, text, "env", True),

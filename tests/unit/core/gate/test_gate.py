@@ -15,7 +15,9 @@ from subluminal.contracts.identity import Identity, Source
 from subluminal.contracts.toolcall import ToolCall
 from subluminal.core.engine.stack import Engine, Stack
 from subluminal.core.engine.state import LocalState
-from subluminal.core.gate.gate import MAX_NAMES, CallRecord, Gate
+from subluminal.core.gate.gate import Gate
+from subluminal.core.gate.masking import MAX_NAMES
+from subluminal.core.gate.record import CallRecord
 from subluminal.core.redact.redactor import Redactor
 
 WALL = 1_700_000_000_000
@@ -163,7 +165,7 @@ def test_a_further_leg_announces_only_a_new_decision() -> None:
     events(gate)
     gate.judge_again(record, ToolCall("srv", "t", b"{}", 10), WALL, 2500)
     assert [e["type"] for e in events(gate)] == ["tool_call_decision"]
-    assert gate.calls_total == gate.calls_allowed == 1
+    assert gate.counts.total == gate.counts.allowed == 1
 
 
 def test_no_part_of_a_refusal_carries_an_injected_secret() -> None:
@@ -179,7 +181,7 @@ def test_names_that_an_agent_invents_are_remembered_in_bounded_number() -> None:
     gate = make()
     for number in range(MAX_NAMES + 100):
         ask(gate, f"tool-{number}")
-    assert len(gate._names) <= MAX_NAMES
+    assert len(gate.masking.names) <= MAX_NAMES
 
 
 def test_a_lone_surrogate_in_an_ambiguous_name_still_makes_a_line() -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from subluminal.host.record import doorbell as notify
-from subluminal.host.record.doorbell import RETRY_NS, START_AFTER_NS, Notifier
+from subluminal.host.record import doorbell
+from subluminal.host.record.doorbell import DELAY_MS, RETRY_NS, START_AFTER_NS, Doorbell
 
 
 @pytest.fixture(autouse=True)
@@ -19,8 +18,23 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     (tmp_path / "sub").mkdir()
     monkeypatch.setenv("SUB_HOME", str(tmp_path / "sub"))
     calls: list[str] = []
-    monkeypatch.setattr(notify, "spawn_ledgerd", calls.append)
+    monkeypatch.setattr(doorbell, "spawn_ledgerd", calls.append)
     return calls
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.ns = 1
+
+    def __call__(self) -> int:
+        return self.ns
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(doorbell, "monotonic_ns", clock)
+    return clock
 
 
 @pytest.fixture
@@ -31,52 +45,75 @@ def daemon(tmp_path: Path) -> Iterator[socket.socket]:
         yield listener
 
 
-def test_a_daemon_that_listens_is_woken_and_not_started(daemon: socket.socket, started: list[str]) -> None:
-    bell = Notifier(True)
-    bell.ring(0)
-    bell.ring(START_AFTER_NS * 2)
+def test_a_daemon_that_listens_is_woken_and_not_started(
+    daemon: socket.socket, started: list[str], clock: Clock
+) -> None:
+    bell = Doorbell(True)
+    bell.ring()
+    clock.ns += START_AFTER_NS * 2
+    bell.ring()
     connection, _ = daemon.accept()
     with connection:
         assert connection.recv(1000).count(b"wake") >= 1
     assert started == []
 
 
-def test_a_daemon_that_does_not_read_never_blocks_us(daemon: socket.socket, started: list[str]) -> None:
-    bell = Notifier(True)
-    began = time.monotonic()
-    for _ in range(50_000):
-        bell.ring(START_AFTER_NS * 2)
-    assert time.monotonic() - began < 10
+def test_a_daemon_that_does_not_read_never_blocks_us(daemon: socket.socket, started: list[str], clock: Clock) -> None:
+    bell = Doorbell(True)
+    clock.ns += START_AFTER_NS * 2
+    for _ in range(50_000):  # far more than a socket's buffer holds: a ring that waited would never come back
+        bell.ring()
     assert started == []
 
 
-def test_a_missing_daemon_is_started_late_and_seldom(started: list[str]) -> None:
-    bell = Notifier(True)
-    bell.ring(0)
+def test_a_missing_daemon_is_started_late_and_seldom(started: list[str], clock: Clock) -> None:
+    bell = Doorbell(True)
+    bell.ring()
     assert started == [], "a shim's first moments belong to the agent"
-    bell.ring(START_AFTER_NS)
-    bell.ring(START_AFTER_NS + 1)
+    clock.ns += START_AFTER_NS
+    bell.ring()
+    bell.ring()
     assert started == [os.environ["SUB_HOME"]]
-    bell.ring(START_AFTER_NS + RETRY_NS)
+    clock.ns += RETRY_NS
+    bell.ring()
     assert len(started) == 2
 
 
+def test_it_rings_once_a_moment_after_it_was_pressed(started: list[str], clock: Clock) -> None:
+    bell = Doorbell(True)
+    clock.ns += START_AFTER_NS
+    bell.ring_if_due(clock.ns)
+    assert started == [], "nobody pressed it"
+    bell.press()
+    bell.ring_if_due(clock.ns)
+    assert started == [], "more may follow at once"
+    clock.ns += DELAY_MS * 1_000_000
+    bell.press()
+    bell.ring_if_due(clock.ns)
+    bell.ring_if_due(clock.ns)
+    assert len(started) == 1
+
+
 def test_a_shim_that_ends_early_still_starts_it(started: list[str]) -> None:
-    Notifier(True).ring(0, last=True)
+    Doorbell(True).ring(last=True)
     assert len(started) == 1
 
 
 def test_a_daemon_that_restarts_is_found_again(daemon: socket.socket, tmp_path: Path, started: list[str]) -> None:
-    bell = Notifier(True)
-    bell.ring(0)
+    bell = Doorbell(True)
+    bell.ring()
     daemon.accept()[0].close()
     for _ in range(3):
-        bell.ring(0)
+        bell.ring()
     connection, _ = daemon.accept()
     with connection:
         assert b"wake" in connection.recv(100)
 
 
-def test_a_sink_that_is_no_ledger_rings_nobody(started: list[str]) -> None:
-    Notifier(False).ring(START_AFTER_NS * 2, last=True)
+def test_a_sink_that_is_no_ledger_rings_nobody(started: list[str], clock: Clock) -> None:
+    bell = Doorbell(False)
+    clock.ns += START_AFTER_NS * 2
+    bell.press()
+    bell.ring_if_due(clock.ns + DELAY_MS * 1_000_000)
+    bell.ring(last=True)
     assert started == []

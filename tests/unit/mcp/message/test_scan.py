@@ -135,12 +135,6 @@ def test_a_message_that_is_only_scanned_gives_no_more_away_than_one_that_is_read
         assert wire.read_scan(scan).kind == wire.AMBIGUOUS
 
 
-def test_one_cr_at_the_very_end_is_a_line_ending_even_in_a_chunk_of_its_own() -> None:
-    data = CALL.encode() + b"\r"
-    for cut in (len(data) - 1, len(data) - 2, 0):
-        assert wire.read_scan(scanned(data, cut)).kind == wire.CALL
-
-
 def test_a_reply_is_followed_through_bytes_that_would_make_a_request_ambiguous() -> None:
     data = b'{"result":{"content":["\xff\x00",{"x":\'y\'}],"isError":true,"name":' + BIG + b'},"id":12}\r'
     scan = scanned(data, 30, 40, strict=False)

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from subluminal.adapters.stdio.framing import read_line
 from subluminal.mcp.message import wire
+from subluminal.mcp.message.reading import call_context
 
 PLAIN = b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"rm","arguments":{"a":1}}}'
 
@@ -34,7 +36,7 @@ CALLS: dict[str, bytes] = {
 
 @pytest.mark.parametrize("line", CALLS.values(), ids=CALLS.keys())
 def test_every_spelling_on_which_parsers_agree_is_the_same_call(line: bytes) -> None:
-    reading = wire.read_client_line(line)
+    reading = read_line(line)
     assert (reading.kind, reading.tool_name, reading.id_raw) == (wire.CALL, "rm", b"7")
 
 
@@ -108,7 +110,7 @@ AMBIGUOUS: dict[str, bytes] = {
 
 @pytest.mark.parametrize("line", AMBIGUOUS.values(), ids=AMBIGUOUS.keys())
 def test_what_two_parsers_could_read_differently_is_ambiguous(line: bytes) -> None:
-    reading = wire.read_client_line(line)
+    reading = read_line(line)
     assert reading.kind == wire.AMBIGUOUS
     assert reading.ambiguous
 
@@ -116,8 +118,8 @@ def test_what_two_parsers_could_read_differently_is_ambiguous(line: bytes) -> No
 @pytest.mark.parametrize("trick", ["duplicate key", "arguments"])
 def test_an_ambiguous_call_is_answered_under_its_id_when_there_is_one(trick: str) -> None:
     line = in_params(b'"name":"ls"' if trick == "duplicate key" else b'"Arguments":{}')
-    assert wire.read_client_line(line).id_raw == b"7"
-    assert wire.read_client_line(PLAIN + b"x").id_raw is None
+    assert read_line(line).id_raw == b"7"
+    assert read_line(PLAIN + b"x").id_raw is None
 
 
 HARMLESS: dict[str, tuple[bytes, str]] = {
@@ -139,12 +141,12 @@ HARMLESS: dict[str, tuple[bytes, str]] = {
 
 @pytest.mark.parametrize(("line", "kind"), HARMLESS.values(), ids=HARMLESS.keys())
 def test_what_is_certainly_no_tool_call_is_not_judged(line: bytes, kind: str) -> None:
-    assert wire.read_client_line(line).kind == kind
+    assert read_line(line).kind == kind
 
 
 def test_every_element_of_a_batch_is_read_on_its_own() -> None:
     line = b" [" + PLAIN + b' , {"id":1,"method":"ping"},17,' + in_params(b'"name":"x"') + b",[" + PLAIN + b"]]"
-    kinds = [element.kind for element in wire.read_client_line(line).elements]
+    kinds = [element.kind for element in read_line(line).elements]
     assert kinds == [wire.CALL, wire.REQUEST, wire.PASS, wire.AMBIGUOUS, wire.AMBIGUOUS]
 
 
@@ -164,7 +166,7 @@ def test_every_element_of_a_batch_is_read_on_its_own() -> None:
     ],
 )
 def test_an_id_is_kept_byte_for_byte(raw: bytes) -> None:
-    assert wire.read_client_line(PLAIN.replace(b":7", b":" + raw)).id_raw == raw
+    assert read_line(PLAIN.replace(b":7", b":" + raw)).id_raw == raw
 
 
 def test_ids_are_told_apart_by_type_and_value_not_by_spelling() -> None:
@@ -176,14 +178,14 @@ def test_ids_are_told_apart_by_type_and_value_not_by_spelling() -> None:
 
 def test_the_era_is_told_by_the_request_itself() -> None:
     meta = b'"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}'
-    assert wire.read_client_line(in_params(meta)).era_2026
-    assert not wire.read_client_line(PLAIN).era_2026
+    assert read_line(in_params(meta)).era_2026
+    assert not read_line(PLAIN).era_2026
 
 
 def test_the_clients_own_ids_are_kept_and_nothing_else_of_meta() -> None:
     meta = {"claudecode/toolUseId": "toolu_1", "progressToken": 4, "callId": 7, "itemId": "x" * 300, "secret": "s"}
-    assert wire.call_context(json.dumps(meta).encode()) == {"claudecode/toolUseId": "toolu_1"}
-    assert wire.call_context(b'{"callId":') is None
+    assert call_context(json.dumps(meta).encode()) == {"claudecode/toolUseId": "toolu_1"}
+    assert call_context(b'{"callId":') is None
 
 
 @pytest.mark.parametrize(
@@ -209,7 +211,7 @@ PIECES = [
 @given(st.lists(st.sampled_from(PIECES) | st.binary(max_size=4), max_size=40).map(b"".join))
 def test_any_bytes_are_read_without_a_crash(line: bytes) -> None:
     line = line.replace(b"\n", b"")
-    reading = wire.read_client_line(line)
+    reading = read_line(line)
     assert reading.kind in (wire.PASS, wire.REQUEST, wire.CALL, wire.CANCEL, wire.BATCH, wire.AMBIGUOUS, wire.RESPONSE)
     wire.read_reply(line)
     wire.read_reply_batch(line)
@@ -231,7 +233,7 @@ def test_valid_json_that_is_no_call_is_never_refused(message: dict[str, object],
     except UnicodeDecodeError:
         return
     if "tools/call" not in str(message.get("method")).casefold():
-        assert wire.read_client_line(line).kind != wire.AMBIGUOUS
+        assert read_line(line).kind != wire.AMBIGUOUS
 
 
 @given(JSON, st.text(max_size=10), JSON, st.booleans())
@@ -243,7 +245,7 @@ def test_a_call_is_read_as_json_reads_it(arguments: object, name: str, request_i
         "params": {"name": name, "arguments": arguments},
     }
     line = json.dumps(message, separators=(",", ":") if compact else None).encode()
-    reading = wire.read_client_line(line)
+    reading = read_line(line)
     if "\0" in name or any(0xD800 <= ord(c) < 0xE000 for c in name):
         assert reading.kind == wire.AMBIGUOUS
         return

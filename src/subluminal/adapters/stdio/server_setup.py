@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from subluminal.contracts.errors import SecretError
 
 
-class Prepared:
+class ServerSetup:
     __slots__ = ("child_environ", "config", "errors", "injections", "secrets", "server")
 
     def __init__(self, server_name: str) -> None:

@@ -1,0 +1,28 @@
+"""Lines: how messages are cut out of a stream of bytes, and what a line may hide."""
+
+from __future__ import annotations
+
+from subluminal.mcp.message import wire
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from subluminal.mcp.message.wire import Reading
+
+
+def split_lines(data: bytes) -> list[bytes]:
+    """As `data.split(b"\\n")`, which does not look with memchr: 0.3 us against 3.3 us for one line of 10 KiB."""
+    end = data.find(b"\n")
+    if end < 0:
+        return [data]
+    return [data[:end], b""] if end == len(data) - 1 else data.split(b"\n")
+
+
+def read_line(line: bytes) -> Reading:
+    """`line` comes without its newline; one trailing CR (CRLF) is white space to every parser."""
+    if b"\r" in line:
+        text = line.removesuffix(b"\r")
+        if b"\r" in text:
+            # The Python SDK ends a line at a bare CR and would run a call that stands behind it.
+            return wire.ambiguous(text, "raw CR inside the line")
+        return wire.read_message(text)
+    return wire.read_message(line)

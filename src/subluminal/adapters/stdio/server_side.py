@@ -1,0 +1,87 @@
+"""What the server says: bytes to lines, lines to the exchange. Large messages stream through and are scanned."""
+
+from __future__ import annotations
+
+from time import monotonic_ns, time_ns
+
+from subluminal.adapters.stdio.framing import split_lines
+from subluminal.adapters.stdio.oversize import Oversize
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from subluminal.adapters.stdio.flow import Outflow
+    from subluminal.host.config import Config
+    from subluminal.mcp.exchange import Exchange
+    from subluminal.producer.turn import Turn
+
+
+class ServerSide:
+    """`open` until its stdout has ended."""
+
+    def __init__(self, exchange: Exchange, turn: Turn, to_client: Outflow, config: Config) -> None:
+        self.open = True
+        self._exchange = exchange
+        self._turn = turn
+        self._to_client = to_client
+        self._max_inspect = config.max_inspect_bytes
+        self._part = b""
+        self._big: Oversize | None = None
+
+    def feed(self, data: bytes, wall_ms: int, read_ns: int) -> None:
+        if self._big is not None:
+            data = self._more(data)
+        elif self._part:
+            data = self._part + data
+        lines = split_lines(data)
+        self._part = lines.pop()
+        exchange, limit = self._exchange, self._max_inspect
+        for line in lines:
+            if len(line) > limit:
+                self._begin(line, wall_ms, read_ns)
+                self._end()
+            else:
+                exchange.server_message(line, read_ns)
+        self._turn.carry_out(wall_ms, read_ns)
+        if len(self._part) > limit:
+            part, self._part = self._part, b""
+            self._begin(part, wall_ms, read_ns)
+
+    def last_line(self) -> bool:
+        """What stands behind the last newline passes as it is. True: the client's stream now ends inside a line."""
+        torn, self._big = self._big is not None, None
+        if self._part:
+            part, self._part = self._part, b""
+            now_ns = monotonic_ns()
+            self._to_client.newline = b""
+            self._exchange.server_message(part, now_ns)
+            self._turn.carry_out(time_ns() // 1_000_000, now_ns)
+            self._to_client.newline = b"\n"
+            torn = True
+        return torn
+
+    # -- messages in pieces ---------------------------------------------------------------------------------------
+
+    def _begin(self, part: bytes, wall_ms: int, read_ns: int) -> None:
+        self._turn.carry_out(wall_ms, read_ns)  # what was said before goes before
+        self._big = Oversize(False, 0, strict=False)
+        self._feed_big(self._big, part)
+
+    def _feed_big(self, big: Oversize, piece: bytes) -> None:
+        big.feed(piece)
+        self._to_client.send_piece(piece)
+
+    def _more(self, data: bytes) -> bytes:
+        assert self._big is not None
+        end = data.find(b"\n")
+        self._feed_big(self._big, data if end < 0 else data[:end])
+        if end < 0:
+            return b""
+        self._end()
+        return data[end + 1 :]
+
+    def _end(self) -> None:
+        big, self._big = self._big, None
+        assert big is not None
+        big.scan.finish()
+        self._to_client.end_line()
+        self._exchange.server_scanned(big.scan.values, big.size, big.stream_hash())

@@ -1,0 +1,150 @@
+"""One producer of events: an identity with its gate, policies, run state, sink and doorbell.
+
+    producer = assemble(os.environ, ...)     who acts is found here; policies, state and sink are opened
+    producer.open({...})                     the first events
+    producer.check_policies(now_ns, wall_ms) hot reload, now and then
+    producer.hand_over()                     what the gate has written goes to the sink
+    producer.close("SUCCEEDED")              `run_end`, and nothing unsent stays behind
+
+Every process that writes events has one: a shim, an in-process server, `sub run`, `sub agent run`. A process that
+serves many runs has a `pool` of them.
+"""
+
+from __future__ import annotations
+
+import os
+from time import monotonic_ns, time_ns
+
+from subluminal.core.engine.bundle import Engine
+from subluminal.core.engine.stack import Stack
+from subluminal.core.gate.gate import Gate
+from subluminal.core.redact.redactor import Redactor
+from subluminal.host.identity import discover, make_source
+from subluminal.host.record.doorbell import Doorbell
+from subluminal.host.record.sinks import open_sink
+from subluminal.host.run.files import keep_fresh
+from subluminal.host.run.state import SharedState
+from subluminal.producer.policies import PolicyWatch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, MutableMapping
+    from typing import Any
+
+    from subluminal.contracts.identity import Identity, Source
+    from subluminal.core.engine.state import State
+    from subluminal.host.config import Config
+    from subluminal.host.record.sinks import Sink
+
+POLICY_CHECK_NS = 400_000_000
+REFUSE_ALL = "No tool call is allowed because the policy could not be loaded. Tell the operator to run `sub doctor`."
+
+
+class Producer:
+    def __init__(
+        self,
+        identity: Identity,
+        source: Source,
+        sink: Sink,
+        state: State,
+        policies: PolicyWatch | Stack,
+        redactor: Redactor,
+        config: Config | None = None,
+    ) -> None:
+        self.sink = sink
+        self.state = state
+        self.policies = policies if isinstance(policies, PolicyWatch) else None
+        stack = policies.stack if isinstance(policies, PolicyWatch) else policies
+        previews = {} if config is None else {"max_preview_bytes": config.max_preview_bytes}
+        self.gate = Gate(identity, source, stack, state, redactor, **previews)
+        self.doorbell = Doorbell(sink.spooled)
+        self._checked_ns = monotonic_ns()
+
+    @property
+    def policy_error(self) -> str | None:
+        return None if self.policies is None else self.policies.error
+
+    def open(self, meta: dict[str, Any], injections: Iterable[dict[str, Any]] = (), *, policies: bool = True) -> None:
+        """The first events. Without `policies` nothing is said of those in force: others of the run do."""
+        wall_ms = time_ns() // 1_000_000
+        self.gate.open(wall_ms, monotonic_ns() // 1_000_000, meta)
+        if policies:
+            self._note_policies(wall_ms)
+        for injection in injections:
+            self.gate.secret_note(injection, wall_ms)
+        self.hand_over()
+
+    def check_policies(self, now_ns: int, wall_ms: int) -> bool:
+        """Take over policies that have changed, looking at most every POLICY_CHECK_NS. True: there are others now."""
+        if now_ns - self._checked_ns <= POLICY_CHECK_NS:
+            return False
+        self._checked_ns = now_ns
+        if self.policies is None or not self.policies.changed():
+            return False
+        self.policies.reload()
+        self._note_policies(wall_ms)
+        self.hand_over()
+        return True
+
+    def _note_policies(self, wall_ms: int) -> None:
+        """An invalid file keeps the last good policy, or refuses everything."""
+        gate, watch = self.gate, self.policies
+        if watch is None:
+            gate.policy_note(gate.stack.policies[0], True, "snapshot", None, wall_ms)
+        elif watch.error is None:
+            gate.use_policies(watch.stack, watch.origin, wall_ms)
+        else:
+            gate.policy_note(watch.stack.policies[0], False, watch.origin, watch.error, wall_ms)
+            if not watch.ever_loaded:
+                gate.refuse_all(REFUSE_ALL)
+
+    def hand_over(self) -> None:
+        """Whoever has seen an answer can rely on its decision being with the sink."""
+        if self.gate.outbox:
+            self.sink.write(self.gate.take())
+            self.doorbell.press()
+
+    def close(self, status: str) -> str | None:
+        """`run_end`, once. Returns why events could not be recorded, if they could not."""
+        self.gate.close(status, time_ns() // 1_000_000, monotonic_ns() // 1_000_000)
+        self.hand_over()
+        self.sink.close()
+        self.doorbell.ring(last=True)
+        return self.sink.trouble
+
+    def keep_state_fresh(self) -> None:
+        """A run that makes no calls for long is still on: nobody may clear its state away."""
+        if isinstance(self.state, SharedState):
+            keep_fresh(self.state.path)
+
+    def drop(self) -> None:
+        """In a forked child: let go of what is the parent's, without a word."""
+        self.sink.drop()
+        if isinstance(self.state, SharedState):
+            self.state.close()
+
+
+def assemble(
+    environ: MutableMapping[str, str],
+    *,
+    client: str | None = None,
+    events: str | None = None,
+    policy: str | dict[str, Any] | None = None,
+    secrets: Iterable[Any] = (),
+    config: Config | None = None,
+) -> Producer:
+    """Find out who acts, and open what a producer needs.
+
+    `policy` is a path (the organisation's policy is in force as well), a compiled snapshot (exactly that), or None: the
+    policies found for this directory. `events` names a sink as `--events` does.
+    """
+    source = make_source()
+    sink = open_sink(events or environ.get("SUB_EVENTS") or "ledger", source.shim_id)
+    identity = discover(environ, source.host_id, client)
+    policies: PolicyWatch | Stack
+    if isinstance(policy, dict):
+        policies = Stack([Engine(policy, identity)])
+    else:
+        policies = PolicyWatch(environ, os.getcwd(), policy, identity)
+    redactor = Redactor(secrets, config.patterns if config is not None else ())
+    return Producer(identity, source, sink, SharedState.open(identity.run_id), policies, redactor, config)

@@ -1,0 +1,226 @@
+"""A producer inside somebody else's process: a tool server written in Python, or a host with its own chain.
+
+    with runtime as producer: ...        open, up to date and ours alone; what was written is handed over at the end
+    record = runtime.judge(call)         decided, and on record before it returns
+    runtime.settle(record, "OK", ...)    the end of an allowed call
+
+Opened at the first use, so that importing a server leaves no trace. The journal is a plain append of microseconds, so
+events are written where they arise, on the event loop; ledgerd is woken from a thread of its own, because starting it
+takes milliseconds. A process that forks gets a producer of its own: two must not share one name.
+
+Events of the gate are strictly ordered, so one lock covers judging and writing. It is held for microseconds.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+import weakref
+from time import monotonic_ns, time_ns
+
+from subluminal.host.config import Config, load_config
+from subluminal.host.identity import borrow_environment
+from subluminal.host.record.doorbell import DELAY_MS, Doorbell
+from subluminal.host.run.state import LOCK_WAIT_SECONDS, SharedState
+from subluminal.producer.producer import Producer, assemble
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from typing import Any
+
+    from subluminal.contracts.toolcall import ToolCall
+    from subluminal.core.gate.record import CallRecord
+
+TRANSPORT = "in_process"
+TURN_PAUSE_S = 0.0005
+
+
+class Runtime:
+    """`policy` is a path (hot reload), a compiled snapshot, or None, as for `producer.assemble`."""
+
+    config: Config
+
+    def __init__(
+        self,
+        policy: str | os.PathLike[str] | dict[str, Any] | None = None,
+        *,
+        server_name: str = "in-process",
+        events: str | None = None,
+        client: str | None = None,
+    ) -> None:
+        self.server_name = server_name
+        self._policy = policy if policy is None or isinstance(policy, dict) else os.fspath(policy)
+        self._events = events
+        self._client = client
+        self._lock = threading.Lock()
+        self._pid = 0
+        self._producer: Producer | None = None
+        _start_anew_after_fork(self)
+
+    def __enter__(self) -> Producer:
+        self._lock.acquire()
+        try:
+            if self._pid != os.getpid() or self._producer is None:
+                return self._open()
+            producer = self._producer
+            if producer.check_policies(monotonic_ns(), time_ns() // 1_000_000) and producer.policy_error:
+                _say(producer.policy_error)
+            return producer
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            if self._producer is not None:
+                self._producer.hand_over()
+        finally:
+            self._lock.release()
+
+    def open_once(self) -> None:
+        """Read settings and policy, and announce the run, unless that has been done."""
+        if self._pid != os.getpid():
+            with self:
+                pass
+
+    def _open(self) -> Producer:
+        borrow_environment(os.environ)
+        self.config = load_config(os.environ)
+        producer = assemble(
+            os.environ, client=self._client, events=self._events, policy=self._policy, config=self.config
+        )
+        self._producer = producer
+        self._pid = os.getpid()
+        for warning in [*self.config.warnings, producer.policy_error]:
+            if warning:
+                _say(warning)
+        producer.doorbell = _ThreadDoorbell(producer.doorbell.enabled)
+        producer.open({"server_name": self.server_name})
+        _close_at_exit(self)
+        return producer
+
+    def close(self, status: str = "SUCCEEDED") -> None:
+        """`run_end`, once. Called at exit by itself; a call after the end opens anew, as another producer."""
+        with self._lock:
+            producer, self._producer = self._producer, None
+            if producer is None or self._pid != os.getpid():
+                return
+            self._pid = 0
+            trouble = producer.close(status)
+            producer.doorbell.enabled = False  # for the thread that still waits
+            if trouble is not None:
+                _say(f"events could not be recorded: {trouble}")
+
+    # -- a call -----------------------------------------------------------------------------------------------
+
+    async def turn(self, sleep: Callable[[float], Awaitable[None]]) -> None:
+        """Wait for the run's state without blocking the loop; whoever judges next, before any other wait, has it."""
+        give_up_ns = 0
+        while True:
+            with self as producer:
+                state = producer.state
+                if not isinstance(state, SharedState) or state.try_lock():
+                    return
+                now_ns = monotonic_ns()
+                give_up_ns = give_up_ns or now_ns + int(LOCK_WAIT_SECONDS * 1e9)
+                if now_ns > give_up_ns:
+                    state.wait_no_more()
+                    return
+            await sleep(TURN_PAUSE_S)
+
+    def judge(self, call: ToolCall, wall_ms: int | None = None, mono_ms: int | None = None) -> CallRecord:
+        """Decide, and hand start and decision to the sink. A refused call is settled by `refuse`."""
+        with self as producer:
+            wall = time_ns() // 1_000_000 if wall_ms is None else wall_ms
+            mono = monotonic_ns() // 1_000_000 if mono_ms is None else mono_ms
+            record = producer.gate.judge(call, wall, mono)
+            producer.gate.announce(record, wall)
+            return record
+
+    def refusal(self, record: CallRecord) -> tuple[int, str, dict[str, Any]]:
+        """Code, message and data for the caller (contract C)."""
+        with self as producer:
+            return producer.gate.refusal(record)
+
+    def refuse(self, record: CallRecord, bytes_out: int) -> None:
+        """End a refused call, before its caller hears of it."""
+        with self as producer:
+            producer.gate.settle_refused(record, time_ns() // 1_000_000, record.started_mono_ms, bytes_out)
+
+    def settle(self, record: CallRecord, status: str, *, latency_ms: int, error: dict[str, Any] | None = None) -> None:
+        if self.owns(record):
+            with self as producer:
+                wall_ms, mono_ms = time_ns() // 1_000_000, monotonic_ns() // 1_000_000
+                producer.gate.settle(record, status, wall_ms, mono_ms, latency_ms=latency_ms, error=error)
+
+    def owns(self, record: CallRecord) -> bool:
+        """Not a call that was judged before a fork, or before the run was closed: that is not ours to end."""
+        producer = self._producer
+        return self._pid == os.getpid() and producer is not None and producer.gate.owns(record)
+
+    @property
+    def policy_hashes(self) -> list[str]:
+        with self as producer:
+            return [policy.policy_hash for policy in producer.gate.stack.policies]
+
+
+class _ThreadDoorbell(Doorbell):
+    """Rung from a thread that ends with the process: nobody here has a loop to ring it from."""
+
+    def __init__(self, enabled: bool) -> None:
+        super().__init__(enabled)
+        self._pressed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def press(self) -> None:
+        if not self.enabled or self._pressed.is_set():
+            return
+        self._pressed.set()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._answer, name="subluminal-doorbell", daemon=True)
+            self._thread.start()
+
+    def _answer(self) -> None:
+        quiet = threading.Event()
+        while True:
+            self._pressed.wait()
+            quiet.wait(DELAY_MS / 1000)
+            self._pressed.clear()
+            self.ring()
+
+
+def _start_anew_after_fork(runtime: Runtime) -> None:
+    """A child holds neither the parent's locks nor its files: a lock lives as long as any copy of its descriptor."""
+    reference = weakref.ref(runtime)
+
+    def let_go() -> None:
+        living = reference()
+        if living is None:
+            return
+        living._lock = threading.Lock()
+        producer, living._producer = living._producer, None
+        if producer is not None:
+            producer.drop()
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=let_go)
+
+
+def _close_at_exit(runtime: Runtime) -> None:
+    """Without keeping it alive for that."""
+    reference = weakref.ref(runtime)
+
+    def close() -> None:
+        living = reference()
+        if living is not None:
+            living.close()
+
+    atexit.register(close)
+
+
+def _say(message: str) -> None:
+    """To stderr: stdout may belong to the protocol."""
+    print(f"sub: {message}", file=sys.stderr)
