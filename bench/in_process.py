@@ -62,11 +62,12 @@ async def _per_call_us(stage: Any, ctx: Any) -> float:
     return (time.perf_counter_ns() - began) / CALLS / 1000
 
 
-def _bare_gate(door: Any, size: int) -> Any:
+def _bare_gate(runtime: Any, size: int) -> Any:
     """The same call, judged, announced, settled and written with everything already in hand."""
     from subluminal.contracts.toolcall import ToolCall
 
-    gate, sink = door.gate, door.sink
+    with runtime as producer:
+        gate, sink = producer.gate, producer.sink
     args, result = b'{"text":"%b"}' % (b"x" * size), json.dumps(RESULT, separators=(",", ":")).encode()
 
     async def stage(ctx: Any) -> None:
@@ -87,7 +88,7 @@ async def _compare(middleware: Any, size: int, rounds: int) -> tuple[list[float]
         return await middleware(ctx, _handler)
 
     await _per_call_us(protected, ctx)
-    bare_gate = _bare_gate(middleware.calls.door, size)
+    bare_gate = _bare_gate(middleware.calls.runtime, size)
     bare, added = [], []
     for _ in range(rounds):
         handler = await _per_call_us(_handler, ctx)

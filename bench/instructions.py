@@ -26,7 +26,7 @@ HERE = Path(__file__).resolve().parent
 BUILD = HERE / "build"
 POLICY = HERE / "guardrails.yaml"
 SIZES = (100, 10240)
-PHASES = ("judge", "announce", "reply", "settle")
+PHASES = ("read, judge", "forward, announce", "match reply", "answer, settle")
 WARM_UP = 100
 
 
@@ -62,18 +62,17 @@ def phases(size: int, calls: int, directory: str) -> dict[str, int]:
 
 def inside(size: int, calls: int) -> None:
     """What valgrind looks at: loops that take a call one phase further each, with `getppid` between them."""
-    from subluminal.core.gate.gate import Gate
-    from subluminal.core.redact.redactor import Redactor
-    from subluminal.host.identity import discover, make_source
-    from subluminal.host.run.state import SharedState
-    from subluminal.mcp.exchange import Session
-    from subluminal.producer.policies import PolicyWatch
+    from subluminal.adapters.stdio.framing import read_line
+    from subluminal.mcp.calls import Calls
+    from subluminal.mcp.exchange import Exchange
+    from subluminal.mcp.tools import ToolNotes
+    from subluminal.producer.producer import assemble
+    from subluminal.producer.turn import Turn
 
-    source = make_source()
-    identity = discover(os.environ, source.host_id, None)
-    policy = PolicyWatch(os.environ, "/", str(POLICY), identity)
-    gate = Gate(identity, source, policy.stack, SharedState.open(identity.run_id), Redactor(()))
-    session = Session(gate, "bench")
+    producer = assemble(os.environ, events="none", policy=str(POLICY))
+    calls_of = Calls(producer.gate, "bench", "mcp_stdio", ToolNotes())
+    exchange = Exchange(calls_of)
+    turn = Turn(producer, calls_of, len, len)  # type: ignore[arg-type]  # messages go nowhere
     clock, wall_ms = time.monotonic_ns, time.time_ns() // 1_000_000
     fill = (rb"def f(x): return x + 1  # note\n" * (size // 30 + 1))[: size - 50]
     number = 0
@@ -90,23 +89,17 @@ def inside(size: int, calls: int) -> None:
         reply = b'{"jsonrpc":"2.0","id":%d,"result":{"content":%s,"structuredContent":%s}}' % (number, text, arguments)
         now = clock()
         if phases > 0:
-            session.client_line(request, wall_ms, now)
-            session.to_server.clear()
-            session.forwarded(now, now)
+            exchange.client_message(read_line(request), request, wall_ms, now)
         if phases > 1:
-            session.announce(wall_ms)
-            gate.take()
+            turn.carry_out(wall_ms, now)
         if phases > 2:
-            session.server_line(reply, wall_ms, now)
-            session.to_client.clear()
+            exchange.server_message(reply, now)
         if phases > 3:
-            session.settle(wall_ms, now, now)
-            gate.take()
+            turn.carry_out(wall_ms, now)
 
     def forget() -> None:
-        session.pending.clear()
-        session._judged.clear()
-        session.ended.clear()
+        exchange._pending.clear()
+        calls_of.outputs.clear()
 
     gc.disable()  # as in the shim
     for _ in range(WARM_UP):

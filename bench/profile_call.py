@@ -43,20 +43,20 @@ class Bench:
     """The shim's objects between four pipes."""
 
     def __init__(self, home: str) -> None:
-        from subluminal.core.gate.gate import Gate
-        from subluminal.core.redact.redactor import Redactor
-        from subluminal.host.identity import discover, make_source
-        from subluminal.host.record.sinks import open_sink
-        from subluminal.host.run.state import SharedState
-        from subluminal.mcp.exchange import Session
-        from subluminal.producer.policies import PolicyWatch
+        from subluminal.adapters.stdio.framing import read_line, split_lines
+        from subluminal.mcp.calls import Calls
+        from subluminal.mcp.exchange import Exchange
+        from subluminal.mcp.tools import ToolNotes
+        from subluminal.producer.producer import assemble
+        from subluminal.producer.turn import Turn
 
-        source = make_source()
-        identity = discover(os.environ, source.host_id, None)
-        stack = PolicyWatch(os.environ, home, str(POLICY), identity).stack
-        self.gate = Gate(identity, source, stack, SharedState.open(identity.run_id), Redactor(()))
-        self.session = Session(self.gate, "bench")
-        self.sink = open_sink("ledger", source.shim_id)
+        self.producer = assemble(os.environ, events="ledger", policy=str(POLICY))
+        self.gate, self.sink = self.producer.gate, self.producer.sink
+        calls = Calls(self.gate, "bench", "mcp_stdio", ToolNotes())
+        self.exchange = Exchange(calls)
+        self.turn = Turn(self, calls, self._forward, self._answer)  # type: ignore[arg-type]  # hands over with marks
+        self.read_line, self.split_lines = read_line, split_lines
+        self.marks: list[int] = []
         self.from_client, self.client = os.pipe()
         self.to_server = os.pipe()
         self.from_server, self.server = os.pipe()
@@ -69,38 +69,41 @@ class Bench:
         request, reply = messages(self.calls, size)
         os.write(self.client, request)
         os.write(self.server, reply)
-        session, gate, sink, clock = self.session, self.gate, self.sink, perf_counter_ns
-        marks = [clock()]
+        self.marks = marks = [perf_counter_ns()]
         data = os.read(self.from_client, READ_BYTES)
         read_ns, wall_ms = monotonic_ns(), time_ns() // 1_000_000
-        (line, _rest) = data.split(b"\n")
-        marks.append(clock())
-        session.client_line(line, wall_ms, read_ns)
-        marks.append(clock())
-        os.write(self.to_server[1], session.to_server[0])
-        session.to_server.clear()
-        session.forwarded(read_ns, monotonic_ns())
-        marks.append(clock())
-        session.announce(wall_ms)
-        marks.append(clock())
-        sink.write(gate.take())
-        marks.append(clock())
+        line = self.split_lines(data)[0]
+        self.mark()
+        self.exchange.client_message(self.read_line(line), line, wall_ms, read_ns)
+        self.mark()
+        self.turn.carry_out(wall_ms, read_ns)
         data = os.read(self.from_server, READ_BYTES)
         read_ns, wall_ms = monotonic_ns(), time_ns() // 1_000_000
-        (line, _rest) = data.split(b"\n")
-        marks.append(clock())
-        session.server_line(line, wall_ms, read_ns)
-        marks.append(clock())
-        os.write(self.to_client[1], session.to_client[0])
-        session.to_client.clear()
-        marks.append(clock())
-        session.settle(wall_ms, monotonic_ns(), read_ns)
-        marks.append(clock())
-        sink.write(gate.take())
-        marks.append(clock())
+        line = self.split_lines(data)[0]
+        self.mark()
+        self.exchange.server_message(line, read_ns)
+        self.mark()
+        self.turn.carry_out(wall_ms, read_ns)
         assert os.read(self.to_server[0], READ_BYTES) == request, "the call was not allowed"
         assert os.read(self.to_client[0], READ_BYTES) == reply
         return [after - before for before, after in pairwise(marks)]
+
+    def mark(self) -> None:
+        self.marks.append(perf_counter_ns())
+
+    def _forward(self, messages: list[bytes]) -> None:
+        os.write(self.to_server[1], messages[0] + b"\n")
+        self.mark()
+
+    def _answer(self, messages: list[bytes]) -> None:
+        os.write(self.to_client[1], messages[0] + b"\n")
+        self.mark()
+
+    def hand_over(self) -> None:
+        if self.gate.outbox:
+            self.mark()
+            self.sink.write(self.gate.take())
+            self.mark()
 
 
 def messages(number: int, size: int) -> tuple[bytes, bytes]:
