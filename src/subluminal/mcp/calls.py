@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from subluminal.mcp.message.reading import Reading, Reply
     from subluminal.mcp.tools import ToolNotes
 
+NO_CLASSES: frozenset[str] = frozenset()
 UNANSWERABLE = "sent without an id: its outcome is not known"
 TASK_NOT_FOLLOWED = "it goes on as a task, not followed here"
 
@@ -98,7 +99,7 @@ class Calls:
             None if reading.meta is None else call_context(reading.meta),
             args_stream_hash=args_stream_hash,
             ambiguous=reading.ambiguous,
-            risk_classes=self.tools.risk_classes(reading.tool_name),
+            risk_classes=self.tools.risk_classes.get(reading.tool_name, NO_CLASSES),
             too_large=too_large,
         )
         id_raw = reading.id_raw or b""

@@ -51,32 +51,33 @@ class Exchange:
         now_ns: int,
         args_stream_hash: str | None = None,
         too_large: str | None = None,
+        batch: Batch | None = None,
     ) -> bool:
         """A tool call, or what may be one. False: it is refused and answered."""
         calls = self.calls
         entry, record = calls.judge(reading, size, wall_ms, now_ns, args_stream_hash, too_large)
         if record.decision.action != ALLOW:
-            reply = self._refuse(record, reading)
-            if reply:
-                calls.outputs.append(Answer(reply))
+            self._refuse(record, reading, batch)
             return False
         calls.outputs.append(Forward(data, entry))
-        self._await_reply(entry)
+        if entry.id_raw:
+            if batch is not None:
+                batch.add(entry)
+            self._pending.setdefault(wire.id_key(entry.id_raw), []).append(entry)
+        else:  # a notification: no reply will ever say how it went
+            calls.end(entry, "CANCELLED", error=fault("unknown", UNANSWERABLE))
         return True
 
-    def _refuse(self, record: CallRecord, reading: Reading) -> bytes:
-        """The answer to a refused call; empty for one without an id."""
+    def _refuse(self, record: CallRecord, reading: Reading, batch: Batch | None) -> None:
+        """Recorded, and answered if it has an id; in a batch the answer waits for the others."""
         reply = b""
         if reading.id_raw is not None:
             reply = self.calls.refusal(record, reading.era_2026).reply(reading.id_raw)
         self.calls.outputs.append(Refused(record, len(reply)))
-        return reply
-
-    def _await_reply(self, entry: Open) -> None:
-        if entry.id_raw:
-            self._add(entry)
-        else:  # a notification: no reply will ever say how it went
-            self.calls.end(entry, "CANCELLED", error=fault("unknown", UNANSWERABLE))
+        if reply and batch is not None:
+            batch.refusals.append(reply)
+        elif reply:
+            self.calls.outputs.append(Answer(reply))
 
     def note(self, reading: Reading, now_ns: int) -> Open | None:
         """Remember what is not a tool call but will be answered; end what the client cancels."""
@@ -85,7 +86,7 @@ class Exchange:
         if reading.kind == wire.REQUEST:
             entry = Open(reading.id_raw, None, now_ns, method=reading.method)
             self.calls.legs.note_task_request(entry, reading)
-            self._add(entry)
+            self._pending.setdefault(wire.id_key(entry.id_raw), []).append(entry)
             return entry
         if reading.kind == wire.CANCEL:
             entries = self._pending.get(wire.id_key(reading.id_raw))
@@ -101,21 +102,14 @@ class Exchange:
         calls, batch = self.calls, Batch()
         passed: list[bytes] = []
         for element in reading.elements:
-            entry: Open | None
             if element.kind in (wire.CALL, wire.AMBIGUOUS):
-                entry, record = calls.judge(element, len(element.raw), wall_ms, now_ns)
-                if record.decision.action != ALLOW:
-                    reply = self._refuse(record, element)
-                    batch.refusals += [reply] if reply else []
+                if not self.client_call(element, None, len(element.raw), wall_ms, now_ns, batch=batch):
                     continue
-                calls.outputs.append(Forward(None, entry))
-                self._await_reply(entry)
-            else:
-                entry = self.note(element, now_ns) if element.kind != wire.PASS else None
+            elif element.kind != wire.PASS:
+                entry = self.note(element, now_ns)
+                if entry is not None:
+                    batch.add(entry)
             passed.append(element.raw)
-            if entry is not None and entry.id_raw:
-                entry.batch = batch
-                batch.waiting += 1
         if passed:
             whole = message if len(passed) == len(reading.elements) else b"[" + b",".join(passed) + b"]"
             calls.outputs.append(Forward(whole))
@@ -226,9 +220,6 @@ class Exchange:
 
     def _entries(self) -> list[Open]:
         return [entry for entries in self._pending.values() for entry in entries]
-
-    def _add(self, entry: Open) -> None:
-        self._pending.setdefault(wire.id_key(entry.id_raw), []).append(entry)
 
     def _remove(self, entry: Open) -> None:
         key = wire.id_key(entry.id_raw)

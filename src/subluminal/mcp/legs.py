@@ -56,6 +56,10 @@ class Batch:
         self.refusals: list[bytes] = []
         self.waiting = 0
 
+    def add(self, entry: Open) -> None:
+        entry.batch = self
+        self.waiting += 1
+
     def answer(self) -> bytes:
         """The refusals as an array of their own; they are said once."""
         array = b"[" + b",".join(self.refusals) + b"]"

@@ -8,19 +8,15 @@ if TYPE_CHECKING:
 
 # A server could name any number of tools.
 MAX_TOOLS = 4096
-NO_CLASSES: frozenset[str] = frozenset()
 
 
 class ToolNotes:
     """Annotations are untrusted: an explicit one may raise the risk class of a tool, none lowers it."""
 
-    __slots__ = ("_classes",)
+    __slots__ = ("risk_classes",)
 
     def __init__(self) -> None:
-        self._classes: dict[str, frozenset[str]] = {}
-
-    def risk_classes(self, tool_name: str) -> frozenset[str]:
-        return self._classes.get(tool_name, NO_CLASSES) if self._classes else NO_CLASSES
+        self.risk_classes: dict[str, frozenset[str]] = {}
 
     def learn(self, result: Any) -> None:
         """From the result of `tools/list`."""
@@ -34,5 +30,5 @@ class ToolNotes:
                 risks.add("write_like")
             if notes.get("openWorldHint") is True:
                 risks.add("network_like")
-            if risks and len(self._classes) < MAX_TOOLS:
-                self._classes[tool["name"]] = frozenset(risks)
+            if risks and len(self.risk_classes) < MAX_TOOLS:
+                self.risk_classes[tool["name"]] = frozenset(risks)

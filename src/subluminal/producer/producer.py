@@ -58,7 +58,7 @@ class Producer:
         previews = {} if config is None else {"max_preview_bytes": config.max_preview_bytes}
         self.gate = Gate(identity, source, stack, state, redactor, **previews)
         self.doorbell = Doorbell(sink.spooled)
-        self._checked_ns = monotonic_ns()
+        self.check_at_ns = monotonic_ns() + POLICY_CHECK_NS
 
     @property
     def policy_error(self) -> str | None:
@@ -75,10 +75,10 @@ class Producer:
         self.hand_over()
 
     def check_policies(self, now_ns: int, wall_ms: int) -> bool:
-        """Take over policies that have changed, looking at most every POLICY_CHECK_NS. True: there are others now."""
-        if now_ns - self._checked_ns <= POLICY_CHECK_NS:
+        """Take over policies that have changed, from `check_at_ns` on. True: there are others now."""
+        if now_ns < self.check_at_ns:
             return False
-        self._checked_ns = now_ns
+        self.check_at_ns = now_ns + POLICY_CHECK_NS
         if self.policies is None or not self.policies.changed():
             return False
         self.policies.reload()
@@ -100,9 +100,11 @@ class Producer:
 
     def hand_over(self) -> None:
         """Whoever has seen an answer can rely on its decision being with the sink."""
-        if self.gate.outbox:
-            self.sink.write(self.gate.take())
-            self.doorbell.press()
+        gate = self.gate
+        if gate.outbox:
+            self.sink.write(gate.take())
+            if not self.doorbell.pressed_ns:
+                self.doorbell.press()
 
     def close(self, status: str) -> str | None:
         """`run_end`, once. Returns why events could not be recorded, if they could not."""

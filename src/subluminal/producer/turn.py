@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from time import monotonic_ns
 
-from subluminal.mcp.calls import Answer, Ended, Forward, Refused
+from subluminal.mcp.calls import Answer, Ended, Forward
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,57 +48,69 @@ class Turn:
 
     def carry_out(self, wall_ms: int, read_ns: int) -> None:
         """`read_ns`: when what led to this was read, for our own share of the time."""
-        calls, producer = self._calls, self._producer
-        outputs = calls.outputs
+        outputs: list[Any] = self._calls.outputs
         if not outputs:
             return
-        calls.outputs = []
-        if self._audit_before:
-            self._announce(outputs, wall_ms, read_ns, read_ns)
-            producer.hand_over()
-        onward = [output.data for output in outputs if type(output) is Forward and output.data is not None]
+        self._calls.outputs = []
+        onward: list[Any] = []
+        judged: list[Any] = []  # Forward with an entry, or Refused
+        answers: list[Any] = []
+        ended: list[Any] = []
+        for output in outputs:
+            kind = type(output)
+            if kind is Forward:
+                if output.data is not None:
+                    onward.append(output.data)
+                if output.entry is not None:
+                    judged.append(output)
+            elif kind is Answer:
+                answers.append(output.data)
+            elif kind is Ended:
+                ended.append(output)
+            else:
+                judged.append(output)
+        if judged and self._audit_before:
+            self._announce(judged, wall_ms, read_ns, read_ns)
         if onward:
             self._forward(onward)
-        self._announce(outputs, wall_ms, read_ns, self._clock())
-        if producer.gate.outbox:
-            producer.hand_over()
-        answers = [output.data for output in outputs if type(output) is Answer]
+        if judged:
+            self._announce(judged, wall_ms, read_ns, self._clock())
         if answers:
             self._answer(answers)
-        self._settle(outputs, wall_ms, read_ns)
+        if ended:
+            self._settle(ended, wall_ms, read_ns)
 
-    def _announce(self, outputs: list[Any], wall_ms: int, read_ns: int, sent_ns: int) -> None:
-        gate = self._producer.gate
-        for output in outputs:
+    def _announce(self, judged: list[Any], wall_ms: int, read_ns: int, sent_ns: int) -> None:
+        """Start and decision events, and the ends of what was refused; then they are with the sink."""
+        producer = self._producer
+        gate = producer.gate
+        for output in judged:
             if type(output) is Forward:
-                entry = output.entry
-                if entry is not None:
-                    entry.overhead_ns += sent_ns - read_ns
-                    entry.sent_ns = sent_ns
-                    assert entry.record is not None  # an entry that is forwarded is a call
-                    gate.announce(entry.record, wall_ms)
-            elif type(output) is Refused:
+                entry: Any = output.entry
+                entry.overhead_ns += sent_ns - read_ns
+                entry.sent_ns = sent_ns
+                gate.announce(entry.record, wall_ms)
+            else:
                 record = output.record
                 gate.announce(record, wall_ms)
                 gate.settle_refused(record, wall_ms, record.started_mono_ms, output.bytes_out)
+        producer.hand_over()
 
-    def _settle(self, outputs: list[Any], wall_ms: int, read_ns: int) -> None:
+    def _settle(self, ended: list[Any], wall_ms: int, read_ns: int) -> None:
         producer = self._producer
-        for output in outputs:
-            if type(output) is Ended:
-                entry = output.entry
-                assert entry.record is not None  # only calls end
-                now_ns = self._clock()
-                producer.gate.settle(
-                    entry.record,
-                    output.status,
-                    wall_ms,
-                    now_ns // 1_000_000,
-                    latency_ms=entry.spent_ms + max(0, read_ns - entry.sent_ns) // 1_000_000,
-                    bytes_out=output.size,
-                    result_raw=output.result,
-                    result_stream_hash=output.stream_hash,
-                    error=output.error,
-                    overhead_us=(entry.overhead_ns + now_ns - read_ns) // 1000,
-                )
+        for output in ended:
+            entry = output.entry
+            now_ns = self._clock()
+            producer.gate.settle(
+                entry.record,
+                output.status,
+                wall_ms,
+                now_ns // 1_000_000,
+                latency_ms=entry.spent_ms + max(0, read_ns - entry.sent_ns) // 1_000_000,
+                bytes_out=output.size,
+                result_raw=output.result,
+                result_stream_hash=output.stream_hash,
+                error=output.error,
+                overhead_us=(entry.overhead_ns + now_ns - read_ns) // 1000,
+            )
         producer.hand_over()

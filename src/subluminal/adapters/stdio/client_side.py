@@ -14,6 +14,7 @@ from subluminal.adapters.stdio.framing import read_line, split_lines
 from subluminal.adapters.stdio.oversize import Oversize
 from subluminal.mcp.calls import Forward
 from subluminal.mcp.message import wire
+from subluminal.mcp.message.wire import read_message
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ class ClientSide:
                 self._begin(line, wall_ms, read_ns)
                 self._end(wall_ms, read_ns)
             else:
-                exchange.client_message(read_line(line), line, wall_ms, read_ns)
+                reading = read_line(line) if b"\r" in line else read_message(line)
+                exchange.client_message(reading, line, wall_ms, read_ns)
             if number % LINES_PER_TURN == 0:
                 self._turn.carry_out(wall_ms, read_ns)
         self._turn.carry_out(wall_ms, read_ns)

@@ -108,7 +108,12 @@ class Relay:
         poll = watched.poll
         while self.server.open or upstream.status is None:
             for fd, event in poll(self._timeout_ms()):
-                self._ready(fd, event)
+                if fd == STDIN:
+                    self._from_client()
+                elif fd == upstream.stdout:
+                    self._from_server()
+                else:
+                    self._ready(fd, event)
             busy = to_server.size or to_client.size or stderr.waiting or sink.held_bytes
             if busy or self._was_busy or not self.client.open:
                 self._was_busy = bool(busy)
@@ -118,11 +123,7 @@ class Relay:
 
     def _ready(self, fd: int, event: int) -> None:
         upstream = self.upstream
-        if fd == STDIN:
-            self._from_client()
-        elif fd == upstream.stdout:
-            self._from_server()
-        elif fd == upstream.stderr:
+        if fd == upstream.stderr:
             if not self.stderr.read() and upstream.stderr < 0:
                 self.watched.remove(fd)
         elif fd == self._wake:
@@ -189,7 +190,8 @@ class Relay:
             self.ending.client_eof(read_ns)
             return
         wall_ms = time_ns() // 1_000_000
-        self._check_policies(read_ns, wall_ms)
+        if read_ns >= self.producer.check_at_ns:
+            self._check_policies(read_ns, wall_ms)
         self.client.feed(data, wall_ms, read_ns)
 
     def _from_server(self) -> None:

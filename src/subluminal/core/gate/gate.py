@@ -30,6 +30,7 @@ from subluminal.contracts.vocabulary import (
 from subluminal.core.emit.emitter import Emitter
 from subluminal.core.gate.masking import Masking
 from subluminal.core.gate.record import CallRecord
+from subluminal.core.redact.preview import preview
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,7 +66,9 @@ class Gate:
         self.source = source
         self.stack = stack
         self.state = state
-        self.masking = Masking(redactor, max_preview_bytes)
+        self.masking = Masking(redactor)
+        self._redactor = redactor
+        self._max_preview_bytes = max_preview_bytes
         self.emitter = Emitter(identity, source)
         self.outbox: list[str] = []
         self.counts = Counts()
@@ -226,7 +229,7 @@ class Gate:
                 record.call_id,
                 args_hash,
                 record.seq,
-                self.masking.preview(call.args_raw),
+                preview(call.args_raw, self._max_preview_bytes, self._redactor),
                 record.tags,
             )
         )
@@ -264,7 +267,8 @@ class Gate:
             self.announce(record, wall_ms)
         if error is not None:
             self.masking.error(error)
-        self.counts.ended(record.decision.action, status)
+        if status != "OK":
+            self.counts.ended(record.decision.action, status)
         self.outbox.append(
             self.emitter.tool_call_end(
                 wall_ms,
@@ -272,7 +276,7 @@ class Gate:
                 status,
                 latency_ms,
                 bytes_out,
-                self.masking.preview(result_raw),
+                preview(result_raw, self._max_preview_bytes, self._redactor),
                 error,
                 result_stream_hash,
                 overhead_us,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from subluminal.contracts.vocabulary import TRUNCATED
-from subluminal.core.redact.preview import error_line, preview
+from subluminal.core.redact.preview import error_line
 from subluminal.core.redact.redactor import INJECTED
 
 TYPE_CHECKING = False
@@ -11,31 +10,21 @@ if TYPE_CHECKING:
     from typing import Any
 
     from subluminal.contracts.decision import Decision
-    from subluminal.core.emit.emitter import Preview
     from subluminal.core.redact.redactor import Redactor
 
 # Names remembered as checked for secrets: a server has tens of tools; an agent may invent any number.
 MAX_NAMES = 512
 MAX_NAME_CHARS = 256
-_TOO_LARGE: Preview = (TRUNCATED, True, ())
-_NOTHING: Preview = (None, False, ())
 
 
 class Masking:
     """`names` maps a tool's name to what is shown of it."""
 
-    __slots__ = ("_max_preview_bytes", "_redactor", "names")
+    __slots__ = ("_redactor", "names")
 
-    def __init__(self, redactor: Redactor, max_preview_bytes: int) -> None:
+    def __init__(self, redactor: Redactor) -> None:
         self.names: dict[str, str] = {}
         self._redactor = redactor
-        self._max_preview_bytes = max_preview_bytes
-
-    def preview(self, raw: bytes | None) -> Preview:
-        """None: the text was too large to hold (§1.10)."""
-        if raw is None:
-            return _TOO_LARGE
-        return preview(raw, self._max_preview_bytes, self._redactor) if raw else _NOTHING
 
     def name(self, name: str) -> str:
         """Names stand in events exactly as given (EVT-006), unless an agent hides an injected secret in one."""

@@ -8,17 +8,25 @@ The cut never falls inside a UTF-8 character, a JSON escape (`\u00e9`, `\"`, a p
 
 from __future__ import annotations
 
+from subluminal.contracts.vocabulary import TRUNCATED
 from subluminal.core.redact.redactor import MARGIN, Redactor
 
 _MASK = b"[REDACTED:"
 # The longest name a mask can carry, for looking back from the edge.
 _LONGEST_MASK = 96
 MAX_ERROR_LINE = 500
+_NOTHING: tuple[None, bool, tuple[str, ...]] = (None, False, ())
+_TOO_LARGE: tuple[str, bool, tuple[str, ...]] = (TRUNCATED, True, ())
 _ERROR_WINDOW = 16_384
 
 
-def preview(raw: bytes, limit: int, redactor: Redactor) -> tuple[str, bool, tuple[str, ...]]:
-    """The text (at most `limit` bytes of UTF-8), whether anything was cut off, and the kinds of what was masked."""
+def preview(raw: bytes | None, limit: int, redactor: Redactor) -> tuple[str | None, bool, tuple[str, ...]]:
+    """The text (at most `limit` bytes of UTF-8), whether anything was cut off, and the kinds of what was masked.
+
+    None goes in for what was too large to hold, and comes out where there is nothing to show.
+    """
+    if not raw:
+        return _NOTHING if raw is not None else _TOO_LARGE
     if len(raw) <= limit:
         masked, flags = redactor.mask(raw)
         truncated = False
