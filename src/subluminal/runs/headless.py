@@ -19,7 +19,7 @@ from subluminal.core.emit.emitter import rfc3339
 from subluminal.host import home
 from subluminal.host.run.state import list_runs
 from subluminal.ledger.fold.run_facts import RunFacts
-from subluminal.ledger.trace.run_directory import HOLD_MS, Recording
+from subluminal.ledger.trace.run_directory import HOLD_MS, RunDirectory
 from subluminal.reports.printable import printable
 from subluminal.runs.headless_dirs import adopt_left_behind, headless_dir, spool_journals
 from subluminal.runs.runner import Runner, note
@@ -54,7 +54,7 @@ class HeadlessRunner(Runner):
         self._open_stream(self.given.get("events"), environ.get("SUB_EVENTS") or "")
         try:
             self.directory = self._directory()
-            self.recording = Recording(self.directory, self.run_id, self.facts.add)
+            self.recording = RunDirectory(self.directory, self.run_id, self.facts.add)
         except OSError as error:
             raise ConfigError(
                 f"the run cannot be recorded: {error.filename or ''}: {error.strerror}",

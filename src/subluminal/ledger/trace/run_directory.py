@@ -1,7 +1,7 @@
-"""A run as it is recorded in a directory, without a daemon: one journal per shim, gathered into one file.
+"""A run recorded in a directory, without a daemon: one journal per shim, gathered into one file.
 
     DIR/journals/<shim_id>.jsonl     written by the shims themselves (`SUB_EVENTS=dir:DIR/journals`)
-    DIR/events.jsonl                 the same events in one order, appended a moment later by `Recording.pump`
+    DIR/events.jsonl                 the same events in one order, appended a moment later by `RunDirectory.pump`
 
 The journals are the truth: every shim writes its own, so what was decided is on the disk whoever is killed. The order
 is by time, and within a shim by its own sequence; a shim whose clock was set back keeps its sequence. A line is held
@@ -46,7 +46,7 @@ class _Journal:
         self.key = ""
 
 
-class Recording:
+class RunDirectory:
     """Gathers the journals of one run. `on_event` hears every event of the run once, in the order of the file."""
 
     def __init__(self, directory: str, run_id: str, on_event: Callable[[AnyEvent], None] = lambda event: None) -> None:
@@ -163,7 +163,7 @@ class Recording:
             self.faults.append(what)
 
     def writers_left(self) -> list[str]:
-        """Journals whose writer is still there. Ask only when no new shim is to be expected: see `host.journal`."""
+        """Journals whose writer is still there. Only when no new shim is to be expected: see `host.record.journal`."""
         left = []
         for name in list_journals(self.journals_dir):
             descriptor = open_journal(self.journals_dir, name)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sqlite3
 
-from subluminal.cli.doctor.report import ERROR, WARNING, Area, count, quoted
 from subluminal.contracts.errors import LedgerError
+from subluminal.doctor.findings import ERROR, WARNING, Area, count, quoted
 from subluminal.host import home
 from subluminal.host.record.journal import REJECTED
 from subluminal.ledger.daemon.autostart import connect

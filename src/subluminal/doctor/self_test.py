@@ -16,9 +16,9 @@ import time
 from statistics import median
 from typing import Any
 
-from subluminal.cli.doctor.report import ERROR, WARNING, Area
-from subluminal.cli.doctor.tool_server import TOOL
 from subluminal.contracts.errors import ConfigError, SubluminalError
+from subluminal.doctor.findings import ERROR, WARNING, Area
+from subluminal.doctor.tool_server import TOOL
 from subluminal.host.executable import find_sub
 
 CALLS = 200
@@ -28,7 +28,7 @@ _ARRIVE_S = 10.0
 # The watchdog gives the server 0.5 s after SIGTERM and as much after SIGKILL.
 _GONE_S = 3.0
 _SLOW_MS = 5.0
-_SERVER = [sys.executable, "-P", "-m", "subluminal.cli.doctor.tool_server"]
+_SERVER = [sys.executable, "-P", "-m", "subluminal.doctor.tool_server"]
 
 
 class SelfTestFailure(SubluminalError):
