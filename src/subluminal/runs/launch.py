@@ -18,10 +18,10 @@ import time
 from collections.abc import Callable, Mapping
 
 from subluminal.contracts.errors import UsageError
-from subluminal.host.run.processes import adopt_orphans, end_run_processes
+from subluminal.host.run.processes import adopt_orphans
 
 TICK_S = 0.1
-# From the order to end until SIGKILL; what the agent leaves behind has its own grace after that (see offspring).
+# From the order to end until SIGKILL; `host.run.processes` then gives what the agent leaves behind its own grace.
 TERM_GRACE_S = 1.5
 EXIT_TIMEOUT = 124  # what timeout(1) answers
 EXIT_TERMINATED = 125
@@ -47,8 +47,7 @@ def run_child(
     argv: list[str],
     environ: Mapping[str, str],
     *,
-    run_id: str,
-    owner: bool = True,
+    end_others: Callable[[], list[int]],
     stop: Callable[[], str | None] = lambda: None,
     timeout_s: float | None = None,
     stdout: int | None = None,
@@ -56,8 +55,8 @@ def run_child(
 ) -> Ended:
     """Start `argv`, wait for it, and return how it ended.
 
-    `stop` is asked ten times a second; a reason ends the child and every process of the run. `owner`: the run is ours
-    alone, so whatever carries its id belongs to it; else only what descends from us does.
+    `stop` is asked ten times a second; a reason ends the child. Then `end_others` is to end what the child has left
+    behind, and tells what it could not.
     """
     watched = {*_FORWARDED, signal.SIGCHLD}
     # Whoever started us may ignore SIGCHLD, and exec keeps that: children would then vanish without a status.
@@ -68,7 +67,7 @@ def run_child(
     try:
         ended = _Child(_spawn(argv, environ, before, stdout, stderr), terminal).wait(watched, stop, timeout_s)
         if ended.why is not None:
-            ended.left = end_run_processes(run_id if owner else None, below=os.getpid())
+            ended.left = end_others()
             terminal.restore()
         return ended
     finally:

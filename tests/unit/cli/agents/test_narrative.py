@@ -8,7 +8,7 @@ import pytest
 
 from subluminal.agents import claude_code, codex
 from subluminal.agents.base import EventBuilder
-from subluminal.agents.narrative import Narrative, shown
+from subluminal.cli.agents.narrative import Narrative, shown
 from subluminal.contracts.agent_event import AgentCompletion, AgentEvent
 
 BUILD = EventBuilder("claude_code")
