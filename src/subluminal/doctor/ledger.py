@@ -9,7 +9,7 @@ from subluminal.contracts.errors import LedgerError
 from subluminal.doctor.findings import ERROR, WARNING, Area, count, quoted
 from subluminal.host import home
 from subluminal.host.record.journal import REJECTED
-from subluminal.ledger.daemon.autostart import connect
+from subluminal.ledger.daemon.contact import listens
 from subluminal.ledger.daemon.health import ledger_health
 from subluminal.ledger.daemon.sync import sync
 from subluminal.ledger.read.ledger import open_ledger
@@ -53,7 +53,7 @@ def _check_daemon(area: Area, health: dict[str, object], caught_up: bool) -> Non
     lag = health["lag_bytes"]
     assert isinstance(lag, int)
     if health["daemon_pid"] is None:
-        if _is_deaf():
+        if listens():
             pid_file = os.path.join(home.sub_home(), "ledgerd.pid")
             area.add(ERROR, "ledgerd-deaf", "ledgerd runs but does not answer", f'kill "$(cat {quoted(pid_file)})"')
         elif not caught_up:
@@ -66,14 +66,6 @@ def _check_daemon(area: Area, health: dict[str, object], caught_up: bool) -> Non
     if lag > _TOLERATED_LAG_BYTES and not caught_up:
         message = f"ledgerd is {_size(lag)} behind"
         area.add(WARNING, "ledgerd-lag", message, "sub ledgerd --status")
-
-
-def _is_deaf() -> bool:
-    connection = connect()
-    if connection is None:
-        return False
-    connection.close()
-    return True
 
 
 def _check_last_run(area: Area) -> None:
