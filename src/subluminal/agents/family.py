@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import signal
 
-from subluminal.host.run.processes import process_table
+from subluminal.host.run.processes import process_table, send_signal
 
 
 class Family:
@@ -46,7 +46,4 @@ class Family:
         """End every member, now. Twice, since one may have forked between the look and the blow."""
         for _ in range(2):
             for pid in self.members():
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except (ProcessLookupError, PermissionError):
-                    pass
+                send_signal(pid, signal.SIGKILL)

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from subluminal.contracts.errors import SubluminalError
 from subluminal.doctor.clients import check_clients
 from subluminal.doctor.findings import ERROR, Area
-from subluminal.doctor.home import check_home
+from subluminal.doctor.home import check_home, check_runs
 from subluminal.doctor.installation import check_installation
 from subluminal.doctor.ledger import check_ledger
 from subluminal.doctor.policy import check_policy
-from subluminal.doctor.runs import check_runs
 from subluminal.doctor.settings import check_config, check_secrets
 
 

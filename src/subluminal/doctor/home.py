@@ -1,4 +1,4 @@
-"""Is the home directory there, ours alone, and with room for the record?"""
+"""Is the home directory there, ours alone, and with room for the record? What have runs left in it?"""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import os
 import shutil
 import stat
 
-from subluminal.doctor.findings import ERROR, WARNING, Area, quoted
+from subluminal.doctor.findings import ERROR, WARNING, Area, count, quoted
 from subluminal.host import home
+from subluminal.host.run.registration import stale_registrations
+from subluminal.host.run.state import list_runs
 
 # Below this the ledger will soon be unable to grow.
 _LOW_DISK_BYTES = 200 * 1024 * 1024
@@ -68,3 +70,17 @@ def _check_private(area: Area, path: str, wanted: str) -> None:
     elif mode & (0o022 if path.endswith(("policy.yaml", "config.toml")) else 0o077):
         level = ERROR if mode & 0o022 else WARNING
         area.add(level, "open-to-others", f"{path} is open to others ({mode:04o})", quoted("chmod", wanted, path))
+
+
+def check_runs() -> Area:
+    runs = list_runs()
+    stale = stale_registrations()
+    stopped = [run for run in runs if run.terminated is not None]
+    area = Area("runs", facts={"with_state": len(runs), "stopped": len(stopped), "stale_registrations": stale})
+    area.summary = f"{count(len(runs), 'run')} with state" if runs else "none yet"
+    if stopped:
+        area.summary += f", {len(stopped)} stopped"
+    if stale:
+        message = f"{count(len(stale), 'registration')} of a `sub run` that was killed"
+        area.add(WARNING, "stale-registration", message, quoted("rm", *stale))
+    return area

@@ -19,7 +19,7 @@ from subluminal.core.emit.emitter import rfc3339
 from subluminal.host import home
 from subluminal.host.run.state import list_runs
 from subluminal.ledger.fold.run_facts import RunFacts
-from subluminal.ledger.trace.run_directory import HOLD_MS, RunDirectory
+from subluminal.ledger.trace.run_directory import HOLD_MS, RunDirectory, writers_left
 from subluminal.reports.printable import printable
 from subluminal.runs.command import Outcome, Say, execute, guess_client
 from subluminal.runs.headless_dirs import adopt_left_behind, headless_dir, spool_journals
@@ -49,18 +49,11 @@ def run_headless(command: list[str], options: RunOptions, headless: HeadlessOpti
         # For shims whose client scrubs the CI system's own variables.
         environ["SUB_WORKLOAD"] = json.dumps(run.identity.workload)
     record = Record(run)
+    stdout = 2 if gathered.stream is not None and gathered.stream.takes_stdout else None
     job = Job(run, record, gathered, headless)
     try:
         try:
-            ended = execute(
-                command,
-                run,
-                record,
-                say,
-                timeout_s=options.timeout_s,
-                on_tick=job.tick,
-                stdout=2 if gathered.takes_stdout else None,
-            )
+            ended = execute(command, run, record, say, timeout_s=options.timeout_s, on_tick=job.tick, stdout=stdout)
         except UsageError as error:
             job.finish(Outcome(error.exit_code, "FAILED"), say)
             raise
@@ -79,11 +72,11 @@ class Gathered:
         if inherited.startswith("dir:"):
             inherited = ""  # the directory of an outer run: ours has its own
         asked = inherited.removeprefix("file:")
-        target = (
-            options.events if options.events is not None else asked if asked not in ("", "ledger", "none") else None
-        )
+        target = options.events
+        if target is None and asked not in ("", "ledger", "none"):
+            target = asked
         self.stream = None if target is None else Stream(target)
-        self._to_ledger = self.stream is None and asked != "none"
+        self._to_ledger = target is None and asked != "none"
         self.bundle = options.bundle
         self.facts = RunFacts(run_id)
         try:
@@ -94,10 +87,6 @@ class Gathered:
                 hint="Name a directory that can be written with --bundle, or set SUB_HOME.",
             ) from None
 
-    @property
-    def takes_stdout(self) -> bool:
-        return self.stream is not None and self.stream.takes_stdout
-
     def pump(self) -> None:
         self.directory.pump(rfc3339(time.time_ns() // 1_000_000 - HOLD_MS))
         if self.stream is not None:
@@ -107,7 +96,7 @@ class Gathered:
         """Take everything in until the last shim has gone; those that do not go in time."""
         give_up = time.monotonic() + WRITERS_GRACE_S
         while True:
-            left = self.directory.writers_left()
+            left = writers_left(self.directory.journals_dir)
             while self.directory.pump(None):
                 pass
             if not left or time.monotonic() > give_up:

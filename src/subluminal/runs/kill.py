@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from typing import NamedTuple
 
 from subluminal.contracts.errors import UsageError
-from subluminal.host.run.processes import run_processes
+from subluminal.host.run.processes import run_processes, send_signal
 from subluminal.host.run.registration import registered
 from subluminal.host.run.state import SharedState, list_runs
 from subluminal.reports.printable import printable
@@ -53,17 +52,9 @@ def _wait_for_agents(run_ids: list[str]) -> list[int]:
     """Until whoever keeps these runs has ended their agents; the processes that are left after a while."""
     keepers = {run_id: registered(run_id) for run_id in run_ids}
     for pid in (pid for pids in keepers.values() for pid in pids):
-        _wake(pid)
+        send_signal(pid, signal.SIGCONT)  # a keeper that was stopped with Ctrl-Z could not obey
     deadline = time.monotonic() + WAIT_S
     kept = [run_id for run_id, pids in keepers.items() if pids]
     while any(registered(run_id) for run_id in kept) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
     return [pid for run_id in kept if registered(run_id) for pid in run_processes(run_id)]
-
-
-def _wake(pid: int) -> None:
-    """A keeper that was stopped with Ctrl-Z could not obey."""
-    try:
-        os.kill(pid, signal.SIGCONT)
-    except OSError:
-        pass

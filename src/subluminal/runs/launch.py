@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from subluminal.contracts.errors import UsageError
-from subluminal.host.run.processes import adopt_orphans
+from subluminal.host.run.processes import adopt_orphans, send_signal
 
 TICK_S = 0.1
 # From the order to end until SIGKILL; `host.run.processes` then gives what the agent leaves behind its own grace.
@@ -164,11 +164,11 @@ class _Child:
                 if why is None and deadline is not None and time.monotonic() > deadline:
                     why = "timeout"
                 if why is not None:
-                    self._kill(signal.SIGTERM)
-                    self._kill(signal.SIGCONT)  # a stopped process takes no SIGTERM
+                    send_signal(self.pid, signal.SIGTERM)
+                    send_signal(self.pid, signal.SIGCONT)  # a stopped process takes no SIGTERM
                     last_resort = time.monotonic() + TERM_GRACE_S
             elif time.monotonic() > last_resort:
-                self._kill(signal.SIGKILL)
+                send_signal(self.pid, signal.SIGKILL)
 
     def _reap(self) -> int | None:
         """The child's status once it has ended. Also buries adopted orphans, which is our duty."""
@@ -190,7 +190,7 @@ class _Child:
             os.kill(os.getpid(), signal.SIGSTOP)
             # A shell's `fg` resumes the whole group; a SIGCONT of ours could come after the next Ctrl-Z and undo it.
             if not self._was_resumed() and signal.SIGTSTP not in signal.sigpending():
-                self._kill(signal.SIGCONT)
+                send_signal(self.pid, signal.SIGCONT)
 
     def _was_resumed(self) -> bool:
         try:
@@ -202,13 +202,7 @@ class _Child:
         if received is None or received.si_signo not in _FORWARDED:
             return
         if received.si_signo not in _FROM_TERMINAL or received.si_code != _SI_KERNEL:
-            self._kill(received.si_signo)
-
-    def _kill(self, number: int) -> None:
-        try:
-            os.kill(self.pid, number)
-        except (ProcessLookupError, PermissionError):
-            pass
+            send_signal(self.pid, received.si_signo)
 
 
 def _next_signal(watched: set[signal.Signals]) -> signal.struct_siginfo | None:

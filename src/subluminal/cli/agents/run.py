@@ -12,13 +12,6 @@ from subluminal.contracts.errors import UsageError
 from subluminal.contracts.vocabulary import CLIENTS, ENVS
 
 
-def hold_standard_descriptors() -> None:
-    """Started with one of them closed, our own files would take its number. The command finds it closed as before."""
-    while (fd := os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)) <= 2:
-        pass
-    os.close(fd)
-
-
 @click.command(
     "run",
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
@@ -45,16 +38,7 @@ def hold_standard_descriptors() -> None:
 )
 @click.option("--max-blocked", type=click.IntRange(min=0), metavar="N", help="Strict, tolerating N refused calls.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)
-def run_command(
-    command: tuple[str, ...],
-    headless: bool | None,
-    events: str | None,
-    bundle: str | None,
-    strict: bool,
-    fail_on: str | None,
-    max_blocked: int | None,
-    **given: Any,
-) -> int:
+def run_command(command: tuple[str, ...], headless: bool | None, **given: Any) -> int:
     """Run COMMAND as one identified run: every shim below it shares its run id, budgets and policy.
 
     The terminal is the command's own. Exit code: the command's, 128 + the signal that ended it, 124 after --timeout,
@@ -65,8 +49,7 @@ def run_command(
     from subluminal.runs.command import run_command as run
     from subluminal.runs.options import HeadlessOptions, RunOptions
 
-    hold_standard_descriptors()
-    job = HeadlessOptions(events, bundle, strict, fail_on, max_blocked)
+    job = HeadlessOptions(**{name: given.pop(name) for name in HeadlessOptions._fields})
     options = RunOptions(**given, headless=job if is_headless(headless, job._asdict()) else None)
     return run(list(command), options, say).code
 

@@ -59,8 +59,8 @@ def end_run_processes(run_id: str | None, *, below: int | None = None) -> list[i
                 return []
             for pid in left:
                 if number == signal.SIGKILL or pid not in told:
-                    _kill(pid, number)
-                    _kill(pid, signal.SIGCONT)  # a stopped process takes no SIGTERM
+                    send_signal(pid, number)
+                    send_signal(pid, signal.SIGCONT)  # a stopped process takes no SIGTERM
             told.update(left)
             if time.monotonic() > deadline:
                 break
@@ -162,7 +162,8 @@ def _bury(below: int | None) -> None:
         pass
 
 
-def _kill(pid: int, number: int) -> None:
+def send_signal(pid: int, number: int) -> None:
+    """To a process that may have gone meanwhile."""
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):

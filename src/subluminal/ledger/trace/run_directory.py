@@ -162,17 +162,6 @@ class RunDirectory:
         if len(self.faults) < MAX_FAULTS and what not in self.faults:
             self.faults.append(what)
 
-    def writers_left(self) -> list[str]:
-        """Journals whose writer is still there. Only when no new shim is to be expected: see `host.record.journal`."""
-        left = []
-        for name in list_journals(self.journals_dir):
-            descriptor = open_journal(self.journals_dir, name)
-            if descriptor is not None:
-                if not take_if_dead(descriptor):
-                    left.append(name.removesuffix(SUFFIX))
-                os.close(descriptor)
-        return left
-
     def close(self) -> None:
         """The last of it, in order where the journals are whole."""
         while self.pump(None):
@@ -186,6 +175,18 @@ class RunDirectory:
                 self.written = file.tell()
             os.replace(draft, self.path)
             self.in_order = True
+
+
+def writers_left(journals_dir: str) -> list[str]:
+    """Shims that still hold their journal. Only when no new one is to be expected: see `host.record.journal`."""
+    left = []
+    for name in list_journals(journals_dir):
+        descriptor = open_journal(journals_dir, name)
+        if descriptor is not None:
+            if not take_if_dead(descriptor):
+                left.append(name.removesuffix(SUFFIX))
+            os.close(descriptor)
+    return left
 
 
 def gathered(journals_dir: str, run_id: str | None = None) -> Iterator[bytes]:
