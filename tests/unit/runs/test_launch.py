@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -15,9 +14,7 @@ import pytest
 from harness.processes import assert_no_processes, new_marker
 from harness.shim import isolated_env
 from subluminal.contracts.errors import UsageError
-from subluminal.host.identity import start_time
 from subluminal.host.run.membership import Membership
-from subluminal.host.run.registration import Registration, stale_registrations
 from subluminal.runs.launch import run_child
 
 
@@ -87,24 +84,3 @@ def test_a_signal_sent_to_us_alone_reaches_the_child(name: str) -> None:
         assert process.stdout.readline() == b"ready\n"
         process.send_signal(getattr(signal, name))
         assert process.wait(20) == 42
-
-
-def test_a_registration_is_private_names_only_our_variables_and_goes_with_us(home: Path) -> None:
-    registration = Registration({"SUB_RUN_ID": "r", "AWS_SECRET": "s"})
-    path = home / "run" / f"{os.getpid()}.json"
-    entry = json.loads(path.read_text())
-    assert entry["environ"] == {"SUB_RUN_ID": "r"}
-    assert entry["start"] == start_time(os.getpid())
-    assert path.stat().st_mode & 0o777 == 0o600
-    registration.remove()
-    registration.remove()
-    assert list((home / "run").iterdir()) == []
-
-
-def test_what_a_killed_run_left_is_cleared_by_the_next(home: Path) -> None:
-    (home / "run").mkdir(parents=True)
-    (home / "run" / "999999999.json").write_text('{"start":"1"}')
-    (home / "run" / "notes.txt").write_text("not ours")
-    assert len(stale_registrations()) == 1
-    Registration({"SUB_RUN_ID": "r"}).remove()
-    assert [path.name for path in (home / "run").iterdir()] == ["notes.txt"]

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 
 import pytest
 
+from subluminal.agents.base import RunRequest
+from subluminal.agents.generic import Generic
+from subluminal.contracts.agent_event import AgentEvent
 from subluminal.contracts.errors import UsageError
 from subluminal.contracts.vocabulary import IDENTITY_VARIABLES
 from subluminal.host.identity import discover
 from subluminal.host.run.registration import registered
 from subluminal.host.run.state import SharedState
+from subluminal.runs.agent import FollowedAgent
 from subluminal.runs.command import run_command
-from subluminal.runs.options import RunOptions
+from subluminal.runs.options import HeadlessOptions, RunOptions
 from subluminal.runs.run import Run, run_environment
 
 
@@ -75,3 +80,37 @@ def test_a_run_that_is_terminated_ends_its_command_and_says_why() -> None:
     outcome = run_command(["sleep", "60"], RunOptions(run_id="r"), said.append)
     assert (outcome.code, outcome.status) == (125, "TERMINATED")
     assert said == ["sub: the run was terminated (OPERATOR): enough"]
+
+
+def test_a_headless_run_comes_back_with_its_facts_and_the_verdict_on_them(tmp_path: Path) -> None:
+    said: list[str] = []
+    options = RunOptions(run_id="r", headless=HeadlessOptions(bundle=str(tmp_path / "trace"), strict=True))
+    outcome = run_command(["true"], options, said.append)
+    assert outcome.facts is not None and outcome.verdict is not None
+    assert (outcome.code, outcome.status, outcome.problems) == (0, "SUCCEEDED", ())
+    assert (outcome.facts.run_id, outcome.facts.calls, outcome.verdict.failed) == ("r", 0, False)
+    assert (tmp_path / "trace" / "summary.json").exists()
+    assert len(said) == 1 and "0 calls" in said[0]
+
+
+def test_an_agent_is_followed_to_its_end_by_whoever_listens(tmp_path: Path) -> None:
+    program = tmp_path / "agent"
+    program.write_text("#!/bin/sh\necho $SUB_AGENT_ID $SUB_RUN_ID > seen\necho done\nexit 3\n")
+    program.chmod(0o755)
+    followed = FollowedAgent(
+        Generic(), RunRequest("go", program=str(program), cwd=str(tmp_path)), agent_id="me", record=False
+    )
+    heard: list[AgentEvent] = []
+    outcome = asyncio.run(followed.follow(heard.append))
+    assert [event.message for event in heard] == ["line 1: 4 bytes"]
+    assert (tmp_path / "seen").read_text().split() == ["me", followed.run_id]
+    assert (outcome.code, outcome.completion.status, outcome.terminated) == (1, "FAILED", None)
+
+
+def test_an_order_to_the_run_ends_the_agent_that_is_followed(tmp_path: Path) -> None:
+    program = tmp_path / "agent"
+    program.write_text("#!/bin/sh\necho begun\nsleep 60\n")
+    program.chmod(0o755)
+    followed = FollowedAgent(Generic(), RunRequest("do it", program=str(program)), record=False)
+    outcome = asyncio.run(followed.follow(lambda _: bool(SharedState.kill(followed.run_id, "OPERATOR", "enough"))))
+    assert (outcome.code, outcome.completion.status, outcome.terminated) == (125, "CANCELLED", ("OPERATOR", "enough"))
