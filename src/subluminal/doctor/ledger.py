@@ -72,7 +72,8 @@ def _check_last_run(area: Area) -> None:
     try:
         with open_ledger() as ledger:
             run_id = ledger.resolve_run("last")
-        report = verify_run(home.ledger_db(), run_id) if _is_short(run_id) else None
+            is_short = ledger.run(run_id)["event_count"] <= MAX_CHAIN_EVENTS
+        report = verify_run(home.ledger_db(), run_id) if is_short else None
     except LedgerError:
         return  # no run yet
     except sqlite3.Error as error:
@@ -88,17 +89,6 @@ def _check_last_run(area: Area) -> None:
     else:
         message = f"the record of the last run was changed: {report.faults[0].what}"
         area.add(ERROR, "chain-broken", message, f"sub verify {quoted(run_id)}")
-
-
-def _is_short(run_id: str) -> bool:
-    from subluminal.ledger.store.schema import open_reader
-
-    connection = open_reader(home.ledger_db())
-    try:
-        row = connection.execute("SELECT event_count FROM runs WHERE run_id = ?", (run_id,)).fetchone()
-    finally:
-        connection.close()
-    return row is not None and row[0] <= MAX_CHAIN_EVENTS
 
 
 def _size(number: int) -> str:
