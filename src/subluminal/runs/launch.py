@@ -51,7 +51,6 @@ def run_child(
     stop: Callable[[], str | None] = lambda: None,
     timeout_s: float | None = None,
     stdout: int | None = None,
-    stderr: int | None = None,
 ) -> Ended:
     """Start `argv`, wait for it, and return how it ended.
 
@@ -65,7 +64,7 @@ def run_child(
     adopt_orphans()
     terminal = _Terminal()
     try:
-        ended = _Child(_spawn(argv, environ, before, stdout, stderr), terminal).wait(watched, stop, timeout_s)
+        ended = _Child(_spawn(argv, environ, before, stdout), terminal).wait(watched, stop, timeout_s)
         if ended.why is not None:
             ended.left = end_others()
             terminal.restore()
@@ -75,16 +74,9 @@ def run_child(
 
 
 def _spawn(
-    argv: list[str],
-    environ: Mapping[str, str],
-    mask: set[signal.Signals] | set[int],
-    stdout: int | None,
-    stderr: int | None,
+    argv: list[str], environ: Mapping[str, str], mask: set[signal.Signals] | set[int], stdout: int | None
 ) -> int:
-    actions: list[tuple[int, int, int]] = []
-    for fd, target in ((stdout, 1), (stderr, 2)):
-        if fd is not None:
-            actions.append((os.POSIX_SPAWN_DUP2, fd, target))
+    actions = [] if stdout is None else [(os.POSIX_SPAWN_DUP2, stdout, 1)]
 
     def start(words: list[str]) -> int:
         return os.posix_spawnp(

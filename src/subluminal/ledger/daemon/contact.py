@@ -72,18 +72,14 @@ def ask(request: dict[str, Any], timeout: float = 5.0) -> dict[str, Any] | None:
     return msgspec.json.decode(line, type=dict[str, Any]) if line else {}
 
 
-def ensure_ledgerd(wait: float = 5.0) -> bool:
-    """Make sure a daemon runs. With `wait`, up to that many seconds until it listens; True: it does."""
+def require_ledgerd(wait: float = 5.0) -> None:
+    """Make sure that a daemon listens, within so many seconds."""
     from subluminal.ledger.daemon.settings import private_home
 
     if listens():
-        return True
+        return
     spawn_ledgerd(private_home())
-    return _within(wait, listens)
-
-
-def require_ledgerd() -> None:
-    if not ensure_ledgerd():
+    if not _within(wait, listens):
         raise LedgerError(
             "The ledger daemon did not start.",
             hint="Run `sub ledgerd --foreground` to see why, or look at ledgerd.log.",

@@ -55,9 +55,7 @@ class RunDirectory:
         self.journals_dir = os.path.join(directory, JOURNALS)
         self.path = os.path.join(directory, EVENTS)
         self.faults: list[str] = []
-        self.written = 0  # bytes of events.jsonl
         self.in_order = True
-        self.others = 0
         self._on_event = on_event
         self._journals: dict[str, _Journal] = {}
         self._waiting: list[_Entry] = []
@@ -142,14 +140,12 @@ class RunDirectory:
         except OSError as error:
             done = 0
             self._fault(f"{EVENTS} cannot be written: {error.strerror}")
-        self.written += done
         if done != len(data):
             self.in_order = False  # made anew from the journals, if the disk lets us
         for entry in entries:
             self._on_event(entry[4])
 
     def _keep_aside(self, line: bytes) -> None:
-        self.others += 1
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             descriptor = os.open(os.path.join(self.directory, OTHER_RUNS), flags, 0o600)
@@ -172,7 +168,6 @@ class RunDirectory:
             with open(draft, "wb", opener=_private) as file:
                 for line in gathered(self.journals_dir, self.run_id):
                     file.write(line + b"\n")
-                self.written = file.tell()
             os.replace(draft, self.path)
             self.in_order = True
 
