@@ -10,16 +10,8 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-from collections.abc import Iterator
-from typing import NamedTuple
 
-
-class Process(NamedTuple):
-    pid: int
-    parent: int
-    session: int
-    started: str
+from subluminal.host.run.processes import process_table, send_signal
 
 
 class Family:
@@ -31,7 +23,7 @@ class Family:
 
     def members(self) -> list[int]:
         """Process ids alive now, newly found ones included. Zombies are not alive: they only wait to be reaped."""
-        table = list(running_processes())
+        table = [process for process in process_table() if not process.dead]
         pids = {process.pid for process in table if (process.pid, process.started) in self._known}
         pids |= {process.pid for process in table if process.session == self.leader or process.pid == self.leader}
         grown = True
@@ -54,45 +46,4 @@ class Family:
         """End every member, now. Twice, since one may have forked between the look and the blow."""
         for _ in range(2):
             for pid in self.members():
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except (ProcessLookupError, PermissionError):
-                    pass
-
-
-def running_processes() -> Iterator[Process]:
-    """All processes of this machine that are not zombies."""
-    return _from_proc() if os.path.isdir("/proc/self") else _from_ps()
-
-
-def _from_proc() -> Iterator[Process]:
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        try:
-            with open(f"/proc/{name}/stat", "rb") as file:
-                stat = file.read()
-        except OSError:
-            continue
-        # The name of the program stands in parentheses and may itself hold spaces and parentheses.
-        fields = stat[stat.rindex(b")") + 2 :].split()
-        if fields[0] not in (b"Z", b"X"):
-            yield Process(int(name), int(fields[1]), int(fields[3]), fields[19].decode())
-
-
-def _from_ps() -> Iterator[Process]:
-    listing = subprocess.run(
-        ["ps", "-axo", "pid=,ppid=,stat=,lstart="],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    for line in listing.stdout.splitlines():
-        pid, parent, state, started = line.split(None, 3)
-        if state.startswith("Z"):
-            continue
-        try:
-            yield Process(int(pid), int(parent), os.getsid(int(pid)), started)
-        except OSError:
-            continue
+                send_signal(pid, signal.SIGKILL)

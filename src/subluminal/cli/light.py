@@ -57,7 +57,7 @@ def guarded(work: Callable[[], int]) -> int:
         sys.stdout.flush()
     except SubluminalError as error:
         for line in [f"sub: {error}", *([f"  {error.hint}"] if error.hint else [])]:
-            print("\n".join(map(printable, line.split("\n"))), file=sys.stderr)
+            print(printable(line, keep="\n"), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         return 130

@@ -24,7 +24,7 @@ COMMANDS: Table = {
     "verify": ("subluminal.cli.record.trace", "verify_command", "Prove that the record was not changed."),
     "prune": ("subluminal.cli.record.trace", "prune_command", "Remove old runs from the ledger."),
     "ledgerd": ("subluminal.cli.record.ledgerd", "ledgerd_command", "The ledger daemon (starts by itself)."),
-    "doctor": ("subluminal.cli.doctor.command", "doctor_command", "Check the installation and say how to mend it."),
+    "doctor": ("subluminal.cli.about.doctor", "doctor_command", "Check the installation and say how to mend it."),
     "shim": ("subluminal.cli.about.shim", "shim_command", "The process between an agent and one server."),
     "hash": ("subluminal.cli.about.hash", "hash_command", "Print the args_hash of a JSON object."),
     "help": ("subluminal.cli.about.help", "help_command", "Read about a topic or a command."),

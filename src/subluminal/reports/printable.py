@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 
-def printable(text: str) -> str:
-    """Text from agents and servers may hold terminal control sequences: show them, never obey them."""
+def printable(text: str, keep: str = "") -> str:
+    """Text from agents and servers may hold terminal control sequences: show them, never obey them, but for `keep`."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)

@@ -11,9 +11,8 @@ import os
 import shutil
 
 from subluminal.host import home
-from subluminal.host.record.journal import SUFFIX, journal_name, list_journals, open_journal, take_if_dead
-
-_JOURNALS = "journals"
+from subluminal.host.record.journal import SUFFIX, journal_name, list_journals, take_if_dead
+from subluminal.ledger.trace.run_directory import JOURNALS, writers_left
 
 
 def _root() -> str:
@@ -53,21 +52,10 @@ def adopt_left_behind() -> None:
         except OSError:
             continue
         try:
-            if take_if_dead(owner) and _all_dead(os.path.join(directory, _JOURNALS)):
-                spool_journals(os.path.join(directory, _JOURNALS))
+            if take_if_dead(owner) and not writers_left(os.path.join(directory, JOURNALS)):
+                spool_journals(os.path.join(directory, JOURNALS))
                 shutil.rmtree(directory, ignore_errors=True)
         except OSError:
             pass  # it stays for the next run
         finally:
             os.close(owner)
-
-
-def _all_dead(journals_dir: str) -> bool:
-    for name in list_journals(journals_dir):
-        descriptor = open_journal(journals_dir, name)
-        if descriptor is not None:
-            dead = take_if_dead(descriptor)
-            os.close(descriptor)
-            if not dead:
-                return False
-    return True

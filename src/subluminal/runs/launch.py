@@ -18,10 +18,10 @@ import time
 from collections.abc import Callable, Mapping
 
 from subluminal.contracts.errors import UsageError
-from subluminal.host.run.processes import adopt_orphans, end_run_processes
+from subluminal.host.run.processes import adopt_orphans, send_signal
 
 TICK_S = 0.1
-# From the order to end until SIGKILL; what the agent leaves behind has its own grace after that (see offspring).
+# From the order to end until SIGKILL; `host.run.processes` then gives what the agent leaves behind its own grace.
 TERM_GRACE_S = 1.5
 EXIT_TIMEOUT = 124  # what timeout(1) answers
 EXIT_TERMINATED = 125
@@ -47,17 +47,15 @@ def run_child(
     argv: list[str],
     environ: Mapping[str, str],
     *,
-    run_id: str,
-    owner: bool = True,
+    end_others: Callable[[], list[int]],
     stop: Callable[[], str | None] = lambda: None,
     timeout_s: float | None = None,
     stdout: int | None = None,
-    stderr: int | None = None,
 ) -> Ended:
     """Start `argv`, wait for it, and return how it ended.
 
-    `stop` is asked ten times a second; a reason ends the child and every process of the run. `owner`: the run is ours
-    alone, so whatever carries its id belongs to it; else only what descends from us does.
+    `stop` is asked ten times a second; a reason ends the child. Then `end_others` is to end what the child has left
+    behind, and tells what it could not.
     """
     watched = {*_FORWARDED, signal.SIGCHLD}
     # Whoever started us may ignore SIGCHLD, and exec keeps that: children would then vanish without a status.
@@ -66,9 +64,9 @@ def run_child(
     adopt_orphans()
     terminal = _Terminal()
     try:
-        ended = _Child(_spawn(argv, environ, before, stdout, stderr), terminal).wait(watched, stop, timeout_s)
+        ended = _Child(_spawn(argv, environ, before, stdout), terminal).wait(watched, stop, timeout_s)
         if ended.why is not None:
-            ended.left = end_run_processes(run_id if owner else None, below=os.getpid())
+            ended.left = end_others()
             terminal.restore()
         return ended
     finally:
@@ -76,16 +74,9 @@ def run_child(
 
 
 def _spawn(
-    argv: list[str],
-    environ: Mapping[str, str],
-    mask: set[signal.Signals] | set[int],
-    stdout: int | None,
-    stderr: int | None,
+    argv: list[str], environ: Mapping[str, str], mask: set[signal.Signals] | set[int], stdout: int | None
 ) -> int:
-    actions: list[tuple[int, int, int]] = []
-    for fd, target in ((stdout, 1), (stderr, 2)):
-        if fd is not None:
-            actions.append((os.POSIX_SPAWN_DUP2, fd, target))
+    actions = [] if stdout is None else [(os.POSIX_SPAWN_DUP2, stdout, 1)]
 
     def start(words: list[str]) -> int:
         return os.posix_spawnp(
@@ -165,11 +156,11 @@ class _Child:
                 if why is None and deadline is not None and time.monotonic() > deadline:
                     why = "timeout"
                 if why is not None:
-                    self._kill(signal.SIGTERM)
-                    self._kill(signal.SIGCONT)  # a stopped process takes no SIGTERM
+                    send_signal(self.pid, signal.SIGTERM)
+                    send_signal(self.pid, signal.SIGCONT)  # a stopped process takes no SIGTERM
                     last_resort = time.monotonic() + TERM_GRACE_S
             elif time.monotonic() > last_resort:
-                self._kill(signal.SIGKILL)
+                send_signal(self.pid, signal.SIGKILL)
 
     def _reap(self) -> int | None:
         """The child's status once it has ended. Also buries adopted orphans, which is our duty."""
@@ -191,7 +182,7 @@ class _Child:
             os.kill(os.getpid(), signal.SIGSTOP)
             # A shell's `fg` resumes the whole group; a SIGCONT of ours could come after the next Ctrl-Z and undo it.
             if not self._was_resumed() and signal.SIGTSTP not in signal.sigpending():
-                self._kill(signal.SIGCONT)
+                send_signal(self.pid, signal.SIGCONT)
 
     def _was_resumed(self) -> bool:
         try:
@@ -203,13 +194,7 @@ class _Child:
         if received is None or received.si_signo not in _FORWARDED:
             return
         if received.si_signo not in _FROM_TERMINAL or received.si_code != _SI_KERNEL:
-            self._kill(received.si_signo)
-
-    def _kill(self, number: int) -> None:
-        try:
-            os.kill(self.pid, number)
-        except (ProcessLookupError, PermissionError):
-            pass
+            send_signal(self.pid, received.si_signo)
 
 
 def _next_signal(watched: set[signal.Signals]) -> signal.struct_siginfo | None:

@@ -1,6 +1,6 @@
 """Events handed on while a run is recorded: to stdout, another descriptor or a file, in the order of events.jsonl.
 
-The recording itself is the buffer, so a slow reader costs no memory and never holds up the run; what it has not read
+That file is the buffer, so a slow reader costs no memory and never holds up the run; what it has not read
 is written when the run has ended. A reader that goes away ends the stream, not the run.
 """
 

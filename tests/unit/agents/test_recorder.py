@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from subluminal.agents import recorder as record
-from subluminal.agents.environment import run_environment, run_identity
 from subluminal.agents.recorder import Recorder
 from subluminal.contracts.agent_event import AgentCompletion, AgentEvent, AgentEventKind
 from subluminal.contracts.events import RunEnd, decode_event
@@ -117,18 +116,3 @@ def test_a_spool_that_cannot_be_written_does_not_disturb_the_run(home: Path) -> 
     writer = recorder()
     writer.record(text("one"))
     writer.close(DONE)
-
-
-def test_a_new_run_gets_an_id_and_an_enclosing_run_keeps_its_own() -> None:
-    fresh = run_environment({"SUB_PRINCIPAL": "me", "OTHER": "x"}, "codex", "reviewer")
-    assert fresh.pop("SUB_RUN_ID").startswith("run-")
-    assert fresh == {"SUB_AGENT_ID": "reviewer", "SUB_CLIENT": "codex", "SUB_PRINCIPAL": "me"}
-    assert run_environment({"SUB_RUN_ID": "outer"}, "claude", "a")["SUB_RUN_ID"] == "outer"
-
-
-def test_the_recorded_identity_is_the_one_the_shims_find() -> None:
-    stamped = run_environment({"SUB_ENV": "ci"}, "claude", "reviewer")
-    identity = run_identity({"SUB_ENV": "ci"}, stamped, "h")
-    assert (identity.run_id, identity.agent_id, identity.client, identity.env) == (
-        *(stamped["SUB_RUN_ID"], "reviewer", "claude", "ci"),
-    )

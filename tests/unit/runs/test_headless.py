@@ -78,6 +78,16 @@ class TestStrict:
         assert "rule no-delete (critical)" in report and "files are kept" in report
         assert "to do:" in report and "the job fails: 1 call refused" in report
 
+    def test_a_reader_of_the_report_that_has_gone_does_not_cost_the_exit_code(self, tmp_path: Path) -> None:
+        job = Job(tmp_path, "--strict", policy=NO_DELETE, calls=CALLS, exit=7)
+        reader, writer = os.pipe()
+        os.close(reader)
+        options = {"env": job.env, "cwd": job.folder, "stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
+        done = subprocess.run(job.command, stderr=writer, timeout=60, **options)
+        os.close(writer)
+        assert done.returncode == 7
+        assert b"sub:" not in done.stdout, "nor is it told where data belongs"
+
     def test_a_clean_run_passes(self, tmp_path: Path) -> None:
         done = Job(tmp_path, "--strict", policy=NO_DELETE, calls=CALLS[:1]).run()
         assert done.returncode == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -15,8 +14,7 @@ import pytest
 from harness.processes import assert_no_processes, new_marker
 from harness.shim import isolated_env
 from subluminal.contracts.errors import UsageError
-from subluminal.host.identity import start_time
-from subluminal.host.run.registration import Registration, stale_registrations
+from subluminal.host.run.membership import Membership
 from subluminal.runs.launch import run_child
 
 
@@ -28,7 +26,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(script: str, **options: object) -> tuple[int, str | None]:
-    ended = run_child(["sh", "-c", script], dict(os.environ), run_id="r", **options)  # type: ignore[arg-type]
+    ended = run_child(["sh", "-c", script], dict(os.environ), end_others=list, **options)  # type: ignore[arg-type]
     return ended.code, ended.why
 
 
@@ -42,7 +40,7 @@ def test_a_command_that_cannot_be_started_is_told_as_a_shell_tells_it(tmp_path: 
     (tmp_path / "plain").write_text("not a program")
     for command, code in (("no-such-program-here", 127), (str(tmp_path / "plain"), 126)):
         with pytest.raises(UsageError) as failure:
-            run_child([command], dict(os.environ), run_id="r")
+            run_child([command], dict(os.environ), end_others=list)
         assert failure.value.exit_code == code
 
 
@@ -50,9 +48,10 @@ def test_a_child_that_takes_too_long_is_ended_with_all_that_carries_its_run(tmp_
     marker = new_marker()
     env = isolated_env(tmp_path, HARNESS_MARKER=marker, SUB_RUN_ID="r-launch")
     began = time.monotonic()
-    ended = run_child(
-        ["sh", "-c", "trap '' TERM; (trap '' TERM; sleep 60) & sleep 60"], env, run_id="r-launch", timeout_s=0.2
-    )
+    script = "trap '' TERM; (trap '' TERM; sleep 60) & sleep 60"
+    membership = Membership("r-launch", owner=True)
+    ended = run_child(["sh", "-c", script], env, end_others=membership.sweep, timeout_s=0.2)
+    membership.leave()
     assert ended.why == "timeout"
     assert time.monotonic() - began < 15
     assert_no_processes(marker)
@@ -66,7 +65,7 @@ def test_a_reason_to_stop_ends_the_child() -> None:
 SIGNALLED = """
 import os, sys
 from subluminal.runs.launch import run_child
-ended = run_child([sys.executable, "-c", sys.argv[1]], dict(os.environ), run_id="r")
+ended = run_child([sys.executable, "-c", sys.argv[1]], dict(os.environ), end_others=list)
 sys.exit(ended.code)
 """
 CHILD = """
@@ -85,24 +84,3 @@ def test_a_signal_sent_to_us_alone_reaches_the_child(name: str) -> None:
         assert process.stdout.readline() == b"ready\n"
         process.send_signal(getattr(signal, name))
         assert process.wait(20) == 42
-
-
-def test_a_registration_is_private_names_only_our_variables_and_goes_with_us(home: Path) -> None:
-    registration = Registration({"SUB_RUN_ID": "r", "AWS_SECRET": "s"})
-    path = home / "run" / f"{os.getpid()}.json"
-    entry = json.loads(path.read_text())
-    assert entry["environ"] == {"SUB_RUN_ID": "r"}
-    assert entry["start"] == start_time(os.getpid())
-    assert path.stat().st_mode & 0o777 == 0o600
-    registration.remove()
-    registration.remove()
-    assert list((home / "run").iterdir()) == []
-
-
-def test_what_a_killed_run_left_is_cleared_by_the_next(home: Path) -> None:
-    (home / "run").mkdir(parents=True)
-    (home / "run" / "999999999.json").write_text('{"start":"1"}')
-    (home / "run" / "notes.txt").write_text("not ours")
-    assert len(stale_registrations()) == 1
-    Registration({"SUB_RUN_ID": "r"}).remove()
-    assert [path.name for path in (home / "run").iterdir()] == ["notes.txt"]

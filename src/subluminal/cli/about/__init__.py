@@ -1,1 +1,1 @@
-"""Commands about `sub` itself: help, version, completion, the hash of arguments."""
+"""Commands about `sub` itself: doctor, help, version, completion, the hash of arguments, and the shim's help."""

@@ -6,31 +6,18 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import click
 
-from subluminal.agents.base import Backend, RunRequest
-from subluminal.agents.claude_code import ClaudeCode
-from subluminal.agents.codex import Codex
-from subluminal.agents.environment import run_environment, run_identity
-from subluminal.agents.generic import Generic
-from subluminal.agents.membership import RunMembership
-from subluminal.agents.narrative import Narrative, Piece
-from subluminal.agents.recorder import Recorder
-from subluminal.agents.run import AgentRun
+from subluminal.agents.base import RunRequest
+from subluminal.agents.registry import BACKENDS
+from subluminal.cli.agents.narrative import Narrative, Piece
 from subluminal.cli.render.output import note, paint, print_json
-from subluminal.contracts.agent_event import AgentCompletion, AgentEvent
+from subluminal.contracts.agent_event import AgentEvent
 from subluminal.contracts.errors import UsageError
-from subluminal.host.identity import make_source
 from subluminal.reports.printable import printable
-from subluminal.runs.launch import EXIT_TERMINATED, EXIT_TIMEOUT
-
-BACKENDS: dict[str, type[Backend]] = {"claude": ClaudeCode, "codex": Codex, "generic": Generic}
-# As a shell tells a death by signal; the codes for a timeout and a terminated run are those of `sub run`.
-EXIT_SIGNAL = 128
-EXIT_NOT_STARTED = 2
-WATCH_EVERY_S = 0.1
+from subluminal.runs.agent import AgentOutcome, FollowedAgent
 
 
 @click.group("agent", help="Run an agent and read its events.")
@@ -92,32 +79,27 @@ def run_command(
     show_stderr: bool,
     no_record: bool,
 ) -> int:
-    backend = BACKENDS[agent]()
-    chosen_id = agent_id or os.environ.get("SUB_AGENT_ID") or backend.kind
-    stamped = run_environment(os.environ, backend.client, chosen_id)
     request = RunRequest(
         _prompt(prompt),
         args=args,
         cwd=cwd,
-        env=stamped,
         timeout_s=timeout_s,
         # With --cwd a relative path would be looked for there, which is not where the user stands.
         program=os.path.abspath(program) if program and "/" in program else program,
         show_stderr=show_stderr,
     )
-    backend.check(request)
+    followed = FollowedAgent(BACKENDS[agent](), request, agent_id=agent_id, record=not no_record)
     narrative = None if as_json else Narrative(verbose)
     if narrative is not None:
-        note(f"run {printable(stamped['SUB_RUN_ID'])}")
-    follower = Follower(backend, request, stamped, narrative, record=not no_record)
-    completion = asyncio.run(follower.follow())
+        note(f"run {printable(followed.run_id)}")
+    outcome = asyncio.run(_follow(followed, narrative))
     if narrative is None:
-        print_json({"completion": completion})
+        print_json({"completion": outcome.completion})
     else:
-        _show(narrative.end(completion))
-        _advise(completion, follower, show_stderr)
+        _show(narrative.end(outcome.completion))
+        _advise(outcome, show_stderr)
     sys.stdout.flush()
-    return _exit_code(completion, follower)
+    return outcome.code
 
 
 def _prompt(words: tuple[str, ...]) -> str:
@@ -129,69 +111,18 @@ def _prompt(words: tuple[str, ...]) -> str:
     return " ".join(words)
 
 
-class Follower:
-    """One run, followed to its end: each event recorded and told; signals and orders to stop passed on."""
-
-    def __init__(
-        self,
-        backend: Backend,
-        request: RunRequest,
-        stamped: Mapping[str, str],
-        narrative: Narrative | None,
-        *,
-        record: bool,
-    ) -> None:
-        self.signum: int | None = None
-        self.terminated: tuple[str, str] | None = None
-        self._backend = backend
-        self._request = request
-        self._narrative = narrative
-        source = make_source()
-        identity = run_identity(os.environ, stamped, source.host_id)
-        self._recorder = Recorder(identity, source) if record else None
-        self._membership = RunMembership({**os.environ, **stamped}, owner="SUB_RUN_ID" not in os.environ)
-
-    async def follow(self) -> AgentCompletion:
-        if self._recorder is not None:
-            self._recorder.open(self._backend.kind)
-        async with self._backend.run(self._request) as run:
-            loop = asyncio.get_running_loop()
-            for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                loop.add_signal_handler(signum, self._stop, run, signum)
-            watch = asyncio.create_task(self._watch(run))
-            try:
-                async for event in run.events:
-                    self._tell(event)
-            except BaseException:
-                run.cancel()  # a reader of our output that has gone away ends the run too
-                raise
-            finally:
-                completion = await run.completion()
-                watch.cancel()
-                self._membership.leave(sweep=completion.status in ("CANCELLED", "TIMEOUT"))
-                if self._recorder is not None:
-                    self._recorder.close(completion, terminated=self.terminated is not None)
-        return completion
-
-    def _tell(self, event: AgentEvent) -> None:
-        if self._recorder is not None:
-            self._recorder.record(event)
-        if self._narrative is None:
+async def _follow(followed: FollowedAgent, narrative: Narrative | None) -> AgentOutcome:
+    def tell(event: AgentEvent) -> None:
+        if narrative is None:
             print_json(event)
             sys.stdout.flush()
         else:
-            _show(self._narrative.tell(event))
+            _show(narrative.tell(event))
 
-    def _stop(self, run: AgentRun, signum: int) -> None:
-        self.signum = self.signum or signum
-        run.cancel()
-
-    async def _watch(self, run: AgentRun) -> None:
-        """`sub kill`, or a policy that ends the run, ends the agent as well."""
-        while (terminated := self._membership.terminated) is None:
-            await asyncio.sleep(WATCH_EVERY_S)
-        self.terminated = terminated
-        run.cancel()
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(signum, followed.stop, signum)
+    return await followed.follow(tell)
 
 
 def _show(pieces: Iterable[Piece]) -> None:
@@ -204,19 +135,9 @@ def _show(pieces: Iterable[Piece]) -> None:
             sys.stderr.flush()
 
 
-def _advise(completion: AgentCompletion, follower: Follower, show_stderr: bool) -> None:
-    if follower.terminated is not None:
-        note(f"  The run was terminated ({printable(': '.join(follower.terminated))}).")
-    hidden = (completion.data or {}).get("stderr_bytes")
-    if completion.status == "FAILED" and hidden and not show_stderr:
+def _advise(outcome: AgentOutcome, show_stderr: bool) -> None:
+    if outcome.terminated is not None:
+        note(f"  The run was terminated ({printable(': '.join(outcome.terminated))}).")
+    hidden = (outcome.completion.data or {}).get("stderr_bytes")
+    if outcome.completion.status == "FAILED" and hidden and not show_stderr:
         note(f"  It wrote {hidden} bytes to stderr; add --show-stderr to see them.")
-
-
-def _exit_code(completion: AgentCompletion, follower: Follower) -> int:
-    if completion.status == "SUCCEEDED":
-        return 0
-    if completion.status == "TIMEOUT":
-        return EXIT_TIMEOUT
-    if completion.status == "CANCELLED":
-        return EXIT_TERMINATED if follower.terminated is not None else EXIT_SIGNAL + (follower.signum or signal.SIGINT)
-    return EXIT_NOT_STARTED if completion.exit_code is None else 1

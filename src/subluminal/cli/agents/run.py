@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 import click
 
 from subluminal.contracts.errors import UsageError
 from subluminal.contracts.vocabulary import CLIENTS, ENVS
-
-
-def hold_standard_descriptors() -> None:
-    """Started with one of them closed, our own files would take its number. The command finds it closed as before."""
-    while (fd := os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)) <= 2:
-        pass
-    os.close(fd)
 
 
 @click.command(
@@ -26,7 +20,7 @@ def hold_standard_descriptors() -> None:
 )
 @click.option("--agent-id", help="Stable name of this agent (default: the client's name).")
 @click.option("--client", type=click.Choice(CLIENTS), help="Default: from the command's name.")
-@click.option("--env", "env_name", type=click.Choice(ENVS), help="Default: ci in CI, else dev.")
+@click.option("--env", type=click.Choice(ENVS), help="Default: ci in CI, else dev.")
 @click.option("--principal", help="Who started the run (default: you).")
 @click.option("--run-id", help="Default: SUB_RUN_ID if set (a part of that run), else a new one.")
 @click.option("--policy", type=click.Path(dir_okay=False), help="Policy bundle for this run.")
@@ -44,7 +38,7 @@ def hold_standard_descriptors() -> None:
 )
 @click.option("--max-blocked", type=click.IntRange(min=0), metavar="N", help="Strict, tolerating N refused calls.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)
-def run_command(command: tuple[str, ...], **given: Any) -> int:
+def run_command(command: tuple[str, ...], headless: bool | None, **given: Any) -> int:
     """Run COMMAND as one identified run: every shim below it shares its run id, budgets and policy.
 
     The terminal is the command's own. Exit code: the command's, 128 + the signal that ended it, 124 after --timeout,
@@ -52,26 +46,32 @@ def run_command(command: tuple[str, ...], **given: Any) -> int:
 
     In CI (see docs/ci.md) --strict, --events and --bundle make it a gate: the agent's own exit code is returned if it
     is not 0, else 1 when the job's rules were broken."""
-    hold_standard_descriptors()
-    if is_headless(given):
-        from subluminal.runs.headless import HeadlessRunner
+    from subluminal.runs.command import run_command as run
+    from subluminal.runs.options import HeadlessOptions, RunOptions
 
-        return HeadlessRunner(list(command), given).run()
-    from subluminal.runs.runner import Runner
-
-    return Runner(list(command), given).run()
+    job = HeadlessOptions(**{name: given.pop(name) for name in HeadlessOptions._fields})
+    options = RunOptions(**given, headless=job if is_headless(headless, job._asdict()) else None)
+    return run(list(command), options, say).code
 
 
-def is_headless(given: dict[str, Any]) -> bool:
+def is_headless(wanted: bool | None, given: dict[str, object]) -> bool:
     """As asked; by default where CI is set; and always where an option needs it."""
-    options = ("events", "bundle", "strict", "fail_on", "max_blocked")
-    needs = [name for name in options if given.get(name) is not None and given[name] is not False]
-    wanted = given.get("headless")
+    needs = [name for name, value in given.items() if value is not None and value is not False]
     if wanted is False and needs:
         option = "--" + needs[0].replace("_", "-")
         raise UsageError(f"{option} needs a headless run", hint="Leave out --no-headless.")
     if wanted is not None:
-        return bool(wanted)
+        return wanted
     if not needs and os.environ.get("SUB_RUN_ID") and os.environ.get("SUB_EVENTS", "").startswith("dir:"):
         return False  # a part of a run that is being recorded already
     return bool(needs) or os.environ.get("CI", "").lower() not in ("", "0", "false", "no")
+
+
+def say(line: str) -> None:
+    """To the user, if there still is one: a reader of stderr that has gone must not cost the command's exit code."""
+    if sys.stderr is None:
+        return
+    try:
+        print(line, file=sys.stderr, flush=True)
+    except (OSError, ValueError):
+        sys.stderr = None

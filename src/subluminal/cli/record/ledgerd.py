@@ -52,14 +52,14 @@ def ledgerd_command(
         return _stop(as_json)
     if foreground:
         return _foreground(http, quiet)
-    from subluminal.ledger.daemon.autostart import require_ledgerd
+    from subluminal.ledger.daemon.contact import require_ledgerd
 
     require_ledgerd()
     return _status(as_json)
 
 
 def _status(as_json: bool) -> int:
-    from subluminal.ledger.daemon.control import ask
+    from subluminal.ledger.daemon.contact import ask
 
     answer = ask({"control": "status"})
     if as_json:
@@ -78,7 +78,7 @@ def _status(as_json: bool) -> int:
 
 
 def _stop(as_json: bool) -> int:
-    from subluminal.ledger.daemon.control import ask, wait_until_gone
+    from subluminal.ledger.daemon.contact import ask, wait_until_gone
 
     answer = ask({"control": "stop"})
     if answer is not None and not wait_until_gone(10.0):

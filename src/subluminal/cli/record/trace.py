@@ -121,7 +121,7 @@ def _lines(file: IO[bytes]) -> Iterator[bytes]:
 def _ingest_lines(
     source: str, lines: Iterable[bytes], counts: dict[str, int], bad_lines: list[dict[str, Any]], quiet: bool
 ) -> None:
-    from subluminal.ledger.ingest.submit import submit
+    from subluminal.ledger.daemon.submit import submit
 
     for outcome in submit(lines):
         if outcome.error is None:
@@ -135,7 +135,7 @@ def _ingest_lines(
 
 
 def _ingest_policies(policies: Iterable[tuple[str, bytes]]) -> None:
-    from subluminal.ledger.daemon.control import ask
+    from subluminal.ledger.daemon.contact import ask
     from subluminal.ledger.fold.reading import MAX_LINE_BYTES
 
     for policy_hash, snapshot in policies:
@@ -254,8 +254,7 @@ def prune_command(older_than: str, dry_run: bool, as_json: bool) -> None:
 
 
 def _prune(before: str) -> list[dict[str, Any]]:
-    from subluminal.ledger.daemon.autostart import require_ledgerd
-    from subluminal.ledger.daemon.control import ask
+    from subluminal.ledger.daemon.contact import ask, require_ledgerd
 
     if not os.path.exists(home.ledger_db()):
         raise LedgerError(f"There is no ledger at {home.ledger_db()} yet.", hint="There is nothing to remove.")

@@ -18,7 +18,7 @@ from subluminal.cli.render.output import note
 from subluminal.contracts.errors import LedgerError
 from subluminal.host import home
 from subluminal.host.record.ledgerd import spawn_ledgerd
-from subluminal.ledger.daemon.autostart import connect
+from subluminal.ledger.daemon.contact import connect
 from subluminal.ledger.read.ledger import Ledger, open_ledger
 from subluminal.ledger.store.encoding import unpack_lines
 from subluminal.ledger.store.lines import arrivals

@@ -1,4 +1,4 @@
-"""The state files of runs: naming, making, checking, and clearing away. `runstate` says what is in them."""
+"""The state files of runs: naming, making, checking, and clearing away. `state` says what is in them."""
 
 from __future__ import annotations
 

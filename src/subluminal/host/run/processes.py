@@ -1,4 +1,4 @@
-"""Every process that belongs to a run, and how to end them all.
+"""The processes of this machine: which belong to a run, and how to end them all.
 
 A run's processes are found in two ways, since each can be lost: by descent (an orphan changes its parent; on Linux we
 ask to adopt orphans, see `adopt_orphans`) and by the run's id in their environment (clients scrub it for their servers,
@@ -12,6 +12,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from subluminal.host import home
 
@@ -21,6 +23,16 @@ TERM_GRACE_S = 1.0
 KILL_GRACE_S = 1.0
 _POLL_S = 0.02
 _PR_SET_CHILD_SUBREAPER = 36
+
+
+class Process(NamedTuple):
+    """`started` tells it from a later process of the same number. A zombie is dead: it only waits to be reaped."""
+
+    pid: int
+    parent: int
+    session: int
+    started: str
+    dead: bool
 
 
 def adopt_orphans() -> None:
@@ -47,8 +59,8 @@ def end_run_processes(run_id: str | None, *, below: int | None = None) -> list[i
                 return []
             for pid in left:
                 if number == signal.SIGKILL or pid not in told:
-                    _kill(pid, number)
-                    _kill(pid, signal.SIGCONT)  # a stopped process takes no SIGTERM
+                    send_signal(pid, number)
+                    send_signal(pid, signal.SIGCONT)  # a stopped process takes no SIGTERM
             told.update(left)
             if time.monotonic() > deadline:
                 break
@@ -58,7 +70,7 @@ def end_run_processes(run_id: str | None, *, below: int | None = None) -> list[i
 
 def run_processes(run_id: str | None, *, below: int | None = None) -> list[int]:
     """Living processes of the run, without ourselves and without the ledger daemon."""
-    found = set(_marked(run_id)) if run_id is not None else set()
+    found = set(carrying("SUB_RUN_ID", run_id)) if run_id is not None else set()
     if below is not None:
         found |= set(descendants(below))
     return sorted(found - {os.getpid(), _ledgerd()})
@@ -66,56 +78,69 @@ def run_processes(run_id: str | None, *, below: int | None = None) -> list[int]:
 
 def descendants(root: int) -> list[int]:
     """Children, their children and so on; zombies are dead and do not count."""
-    children: dict[int, list[tuple[int, bool]]] = {}
-    for pid, parent, dead in _table():
-        children.setdefault(parent, []).append((pid, dead))
+    children: dict[int, list[Process]] = {}
+    for process in process_table():
+        children.setdefault(process.parent, []).append(process)
     found = []
     waiting = [root]
     while waiting:
-        for pid, dead in children.get(waiting.pop(), ()):
-            waiting.append(pid)
-            if not dead:
-                found.append(pid)
+        for process in children.get(waiting.pop(), ()):
+            waiting.append(process.pid)
+            if not process.dead:
+                found.append(process.pid)
     return found
 
 
-def _table() -> list[tuple[int, int, bool]]:
-    """(pid, parent, dead) of every process that can be seen."""
+def process_table() -> list[Process]:
+    """Every process that can be seen."""
     if not os.path.isdir("/proc/self"):
-        return _ps()
+        return list(_from_ps())
     found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    fields = file.read().rpartition(b")")[2].split()
-            except OSError:
-                continue
-            if len(fields) > 1:
-                found.append((int(name), int(fields[1]), fields[0] in (b"Z", b"X")))
+    for name in _numbers():
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:
+                # The name of the program stands in parentheses and may itself hold spaces and parentheses.
+                fields = file.read().rpartition(b")")[2].split()
+        except OSError:
+            continue
+        if fields:
+            dead = fields[0] in (b"Z", b"X")
+            found.append(Process(int(name), int(fields[1]), int(fields[3]), fields[19].decode(), dead))
     return found
 
 
-def _ps() -> list[tuple[int, int, bool]]:
-    done = subprocess.run(["ps", "-axo", "pid=,ppid=,stat="], capture_output=True, text=True, check=False)
-    rows = (line.split(None, 2) for line in done.stdout.splitlines())
-    own = {os.getpid()}  # ps itself is a child of ours, and gone by now
-    return [(int(r[0]), int(r[1]), r[2].startswith("Z")) for r in rows if len(r) == 3 and int(r[0]) not in own]
+def _from_ps() -> Iterator[Process]:
+    done = subprocess.run(
+        ["ps", "-axo", "pid=,ppid=,stat=,lstart="],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    for line in done.stdout.splitlines():
+        pid, parent, state, started = line.split(None, 3)
+        try:
+            yield Process(int(pid), int(parent), os.getsid(int(pid)), started, state.startswith("Z"))
+        except OSError:
+            continue  # gone by now, as is ps itself
 
 
-def _marked(run_id: str) -> list[int]:
-    """Only where the system shows environments (Linux)."""
-    mark = b"SUB_RUN_ID=" + os.fsencode(run_id)
+def carrying(variable: str, value: str) -> list[int]:
+    """Processes with this in their environment; only where the system shows it (Linux)."""
+    mark = os.fsencode(f"{variable}={value}")
     found = []
-    for name in os.listdir("/proc") if sys.platform == "linux" else ():
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/environ", "rb") as file:
-                    if mark in file.read().split(b"\x00"):
-                        found.append(int(name))
-            except OSError:
-                continue
+    for name in _numbers() if sys.platform == "linux" else ():
+        try:
+            with open(f"/proc/{name}/environ", "rb") as file:
+                if mark in file.read().split(b"\x00"):
+                    found.append(int(name))
+        except OSError:
+            continue
     return found
+
+
+def _numbers() -> list[str]:
+    return [name for name in os.listdir("/proc") if name.isdigit()]
 
 
 def _ledgerd() -> int:
@@ -137,7 +162,8 @@ def _bury(below: int | None) -> None:
         pass
 
 
-def _kill(pid: int, number: int) -> None:
+def send_signal(pid: int, number: int) -> None:
+    """To a process that may have gone meanwhile."""
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):

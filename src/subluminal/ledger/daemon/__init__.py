@@ -1,1 +1,1 @@
-"""`sub ledgerd`: the process that owns the writer, and how others reach it."""
+"""`sub ledgerd`: the one process that writes the ledger, and how every other reaches it."""

@@ -10,7 +10,7 @@ from typing import Any
 from subluminal.contracts.errors import SubluminalError
 from subluminal.host import home
 from subluminal.host.record.journal import REJECTED, list_journals
-from subluminal.ledger.daemon.control import ask
+from subluminal.ledger.daemon.contact import ask
 from subluminal.ledger.store.schema import open_reader
 
 

@@ -32,21 +32,10 @@ def sync(wait_s: float = WAIT_S) -> bool:
     """True: the ledger holds everything that was in the journals a moment ago."""
     if not unread_journals():
         return True
-    from subluminal.host.record.ledgerd import spawn_ledgerd
-    from subluminal.ledger.daemon.autostart import connect
+    from subluminal.ledger.daemon.contact import wake
 
     deadline = monotonic() + wait_s
-    connection = connect(timeout=wait_s)
-    try:
-        if connection is None:
-            spawn_ledgerd(os.path.abspath(home.sub_home()))
-        else:
-            connection.sendall(b'{"control":"wake"}\n')
-    except OSError:
-        pass
-    finally:
-        if connection is not None:
-            connection.close()
+    wake(wait_s)
     while monotonic() < deadline:
         sleep(_LOOK_S)
         if not unread_journals():

@@ -22,8 +22,8 @@ from aiohttp import WSMsgType, web
 
 from subluminal.contracts.errors import LedgerError, SubluminalError, UsageError
 from subluminal.host.record.ledgerd import socket_address
+from subluminal.ledger.daemon.submit import submit
 from subluminal.ledger.http.openapi import document
-from subluminal.ledger.ingest.submit import submit
 from subluminal.ledger.read.ledger import Ledger, open_ledger
 from subluminal.ledger.read.plan import Filters
 

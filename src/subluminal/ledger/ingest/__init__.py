@@ -1,1 +1,1 @@
-"""The way of events into the store: journals, sockets, and the last words of producers that were killed."""
+"""The way of events from journals into the store, and the last words of producers that were killed."""

@@ -99,18 +99,20 @@ class Spool:
 
     def pump(self) -> int:
         """Commit one bounded batch; the number of bytes read. Raises `sqlite3.Error` and forgets nothing."""
-        places = {j.name: (j.offset, j.lines, j.rejected_bytes, j.skipping) for j in self.journals.values()}
+        places = [(j, j.offset, j.lines, j.rejected_bytes, j.skipping) for j in self.journals.values()]
+
+        def go_back() -> None:
+            for j, offset, lines, rejected_bytes, skipping in places:
+                j.offset, j.lines, j.rejected_bytes, j.skipping = offset, lines, rejected_bytes, skipping
 
         def work() -> int:
-            for journal in self.journals.values():
-                journal.offset, journal.lines, journal.rejected_bytes, journal.skipping = places[journal.name]
+            go_back()  # the store may try again
             return self._read_all()
 
         try:
             return self.store.write(work)
         except BaseException:
-            for journal in self.journals.values():
-                journal.offset, journal.lines, journal.rejected_bytes, journal.skipping = places[journal.name]
+            go_back()
             raise
 
     def _read_all(self) -> int:

@@ -1,7 +1,7 @@
-"""A run as it is recorded in a directory, without a daemon: one journal per shim, gathered into one file.
+"""A run recorded in a directory, without a daemon: one journal per shim, gathered into one file.
 
     DIR/journals/<shim_id>.jsonl     written by the shims themselves (`SUB_EVENTS=dir:DIR/journals`)
-    DIR/events.jsonl                 the same events in one order, appended a moment later by `Recording.pump`
+    DIR/events.jsonl                 the same events in one order, appended a moment later by `RunDirectory.pump`
 
 The journals are the truth: every shim writes its own, so what was decided is on the disk whoever is killed. The order
 is by time, and within a shim by its own sequence; a shim whose clock was set back keeps its sequence. A line is held
@@ -46,7 +46,7 @@ class _Journal:
         self.key = ""
 
 
-class Recording:
+class RunDirectory:
     """Gathers the journals of one run. `on_event` hears every event of the run once, in the order of the file."""
 
     def __init__(self, directory: str, run_id: str, on_event: Callable[[AnyEvent], None] = lambda event: None) -> None:
@@ -55,9 +55,7 @@ class Recording:
         self.journals_dir = os.path.join(directory, JOURNALS)
         self.path = os.path.join(directory, EVENTS)
         self.faults: list[str] = []
-        self.written = 0  # bytes of events.jsonl
         self.in_order = True
-        self.others = 0
         self._on_event = on_event
         self._journals: dict[str, _Journal] = {}
         self._waiting: list[_Entry] = []
@@ -142,14 +140,12 @@ class Recording:
         except OSError as error:
             done = 0
             self._fault(f"{EVENTS} cannot be written: {error.strerror}")
-        self.written += done
         if done != len(data):
             self.in_order = False  # made anew from the journals, if the disk lets us
         for entry in entries:
             self._on_event(entry[4])
 
     def _keep_aside(self, line: bytes) -> None:
-        self.others += 1
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             descriptor = os.open(os.path.join(self.directory, OTHER_RUNS), flags, 0o600)
@@ -162,17 +158,6 @@ class Recording:
         if len(self.faults) < MAX_FAULTS and what not in self.faults:
             self.faults.append(what)
 
-    def writers_left(self) -> list[str]:
-        """Journals whose writer is still there. Ask only when no new shim is to be expected: see `host.journal`."""
-        left = []
-        for name in list_journals(self.journals_dir):
-            descriptor = open_journal(self.journals_dir, name)
-            if descriptor is not None:
-                if not take_if_dead(descriptor):
-                    left.append(name.removesuffix(SUFFIX))
-                os.close(descriptor)
-        return left
-
     def close(self) -> None:
         """The last of it, in order where the journals are whole."""
         while self.pump(None):
@@ -183,9 +168,20 @@ class Recording:
             with open(draft, "wb", opener=_private) as file:
                 for line in gathered(self.journals_dir, self.run_id):
                     file.write(line + b"\n")
-                self.written = file.tell()
             os.replace(draft, self.path)
             self.in_order = True
+
+
+def writers_left(journals_dir: str) -> list[str]:
+    """Shims that still hold their journal. Only when no new one is to be expected: see `host.record.journal`."""
+    left = []
+    for name in list_journals(journals_dir):
+        descriptor = open_journal(journals_dir, name)
+        if descriptor is not None:
+            if not take_if_dead(descriptor):
+                left.append(name.removesuffix(SUFFIX))
+            os.close(descriptor)
+    return left
 
 
 def gathered(journals_dir: str, run_id: str | None = None) -> Iterator[bytes]:

@@ -236,7 +236,7 @@ def test_only_one_daemon_runs_per_home(home: Path, running: subprocess.Popen[byt
 
 
 def test_many_who_start_it_at_once_get_one_daemon(home: Path) -> None:
-    script = "from subluminal.ledger.daemon.autostart import ensure_ledgerd\nassert ensure_ledgerd(30)"
+    script = "from subluminal.ledger.daemon.contact import require_ledgerd\nrequire_ledgerd(30)"
     starters = [
         subprocess.Popen([sys.executable, "-c", script], env=sub_environment(home, SUB_LEDGER_IDLE_S="30"))
         for _ in range(5)

@@ -1,29 +1,18 @@
-"""`sub doctor`: is everything in order, and if not, which command mends it."""
+"""`sub doctor`: whether all is in order, and if not, which command mends it."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import click
 
 from subluminal import __version__
-from subluminal.cli.doctor.clients import check_clients
-from subluminal.cli.doctor.ledger import check_ledger
-from subluminal.cli.doctor.policy import check_policy
-from subluminal.cli.doctor.report import ERROR, NOTE, WARNING, Area, count
-from subluminal.cli.doctor.setup import (
-    check_config,
-    check_home,
-    check_installation,
-    check_runs,
-    check_secrets,
-    dependency_versions,
-)
 from subluminal.cli.render.output import paint, print_json
-from subluminal.contracts.errors import SubluminalError
+from subluminal.doctor.examination import examine
+from subluminal.doctor.findings import ERROR, NOTE, WARNING, Area, count
+from subluminal.doctor.installation import dependency_versions
 from subluminal.reports.printable import printable
 
 _MARKS = {"ok": ("✓", "ok"), WARNING: ("!", "!"), ERROR: ("✗", "X"), NOTE: ("·", "-")}
@@ -46,51 +35,13 @@ def doctor_command(self_test: bool, strict: bool, as_json: bool) -> int:
       sub doctor --self-test         prove it with a real call in a temporary home
       sub doctor --strict --json     for scripts: warnings fail too
     """
-    areas = examine(os.getcwd())
-    if self_test:
-        from subluminal.cli.doctor.self_test import check_self
-
-        areas.append(_guarded("self-test", check_self))
+    areas = examine(os.getcwd(), self_test=self_test)
     code = exit_code(areas, strict)
     if as_json:
         print_json(_as_json(areas, code))
     else:
         _show(areas)
     return code
-
-
-def examine(cwd: str) -> list[Area]:
-    installation = _guarded("installation", check_installation)
-    areas = [installation, _guarded("home", check_home)]
-    try:
-        settings, config = check_config()
-    except OSError as error:
-        settings, config = _failed("settings", error), None
-    areas.append(settings)
-    areas.append(_guarded("policy", lambda: check_policy(cwd)))
-    areas.append(_guarded("secrets", lambda: check_secrets(config)))
-    try:
-        areas += check_clients(cwd, installation.facts.get("sub"))
-    except (SubluminalError, OSError) as error:
-        areas.append(_failed("clients", error))
-    areas.append(_guarded("runs", check_runs))
-    areas.append(_guarded("ledger", check_ledger))
-    return areas
-
-
-def _guarded(name: str, check: Callable[[], Area]) -> Area:
-    """One check that cannot be made must not hide the others."""
-    try:
-        return check()
-    except (SubluminalError, OSError) as error:
-        return _failed(name, error)
-
-
-def _failed(name: str, error: Exception) -> Area:
-    area = Area(name)
-    hint = error.hint if isinstance(error, SubluminalError) else None
-    area.add(ERROR, "check-failed", f"cannot be checked: {error}" + (f" {hint}" if hint else ""))
-    return area
 
 
 def exit_code(areas: list[Area], strict: bool = False) -> int:

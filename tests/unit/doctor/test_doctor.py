@@ -20,8 +20,8 @@ from harness import places
 from harness.client_files import ClientHome
 from harness.command_line import stored
 from harness.ledger import EventMaker, wait_for
-from subluminal.cli.doctor import clients, self_test
 from subluminal.cli.main import COMMANDS
+from subluminal.doctor import clients, self_test
 
 BIN = os.path.dirname(sys.executable)
 SUB = os.path.join(BIN, "sub")

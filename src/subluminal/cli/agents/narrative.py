@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from subluminal.contracts.agent_event import MAX_TEXT_BYTES, AgentCompletion, AgentEvent, AgentEventKind
+from subluminal.reports.printable import printable
 
 # A chunk this full goes on in the next event.
 _FULL_CHUNK = MAX_TEXT_BYTES - 4
@@ -40,7 +41,7 @@ class Narrative:
         yield from self._end_line()
         if completion.status != "SUCCEEDED":
             why = f": {completion.message}" if completion.message else ""
-            yield Piece(f"{completion.agent_kind} {completion.status.lower()}{shown(why)}\n", False, True)
+            yield Piece(f"{completion.agent_kind} {completion.status.lower()}{_shown(why)}\n", False, True)
 
     def _words(self, event: AgentEvent) -> Iterator[Piece]:
         text = event.text or ""
@@ -50,7 +51,7 @@ class Narrative:
         self._text_open = delta or len(text.encode()) > _FULL_CHUNK
         if text:
             self._line_open = not text.endswith("\n")
-            yield Piece(shown(text), True)
+            yield Piece(_shown(text), True)
         if not self._text_open:
             yield from self._end_line()
 
@@ -66,22 +67,19 @@ class Narrative:
         if event.kind is AgentEventKind.ToolResult:
             return f"< {_tool(data)} {data.get('status', 'ended')}{_size(data)}"
         if event.kind is AgentEventKind.Error:
-            return f"! {shown(event.message or 'error')}"
+            return f"! {_shown(event.message or 'error')}"
         if event.kind is AgentEventKind.Status and self._verbose:
-            return f"- {shown(event.message or 'status')}"
+            return f"- {_shown(event.message or 'status')}"
         return None
 
 
-def shown(text: str) -> str:
-    """Control characters made visible; line breaks and tabs kept."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+def _shown(text: str) -> str:
+    return printable(text, keep="\n\t")
 
 
 def _tool(data: dict[str, object]) -> str:
     server, tool = data.get("server_name"), data.get("tool_name")
-    return shown(f"{server}/{tool}" if server and tool else str(data.get("name") or data.get("id") or "tool"))
+    return _shown(f"{server}/{tool}" if server and tool else str(data.get("name") or data.get("id") or "tool"))
 
 
 def _size(data: dict[str, object]) -> str:

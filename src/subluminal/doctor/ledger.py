@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sqlite3
 
-from subluminal.cli.doctor.report import ERROR, WARNING, Area, count, quoted
 from subluminal.contracts.errors import LedgerError
+from subluminal.doctor.findings import ERROR, WARNING, Area, count, quoted
 from subluminal.host import home
 from subluminal.host.record.journal import REJECTED
-from subluminal.ledger.daemon.autostart import connect
+from subluminal.ledger.daemon.contact import listens
 from subluminal.ledger.daemon.health import ledger_health
 from subluminal.ledger.daemon.sync import sync
 from subluminal.ledger.read.ledger import open_ledger
@@ -53,7 +53,7 @@ def _check_daemon(area: Area, health: dict[str, object], caught_up: bool) -> Non
     lag = health["lag_bytes"]
     assert isinstance(lag, int)
     if health["daemon_pid"] is None:
-        if _is_deaf():
+        if listens():
             pid_file = os.path.join(home.sub_home(), "ledgerd.pid")
             area.add(ERROR, "ledgerd-deaf", "ledgerd runs but does not answer", f'kill "$(cat {quoted(pid_file)})"')
         elif not caught_up:
@@ -68,19 +68,12 @@ def _check_daemon(area: Area, health: dict[str, object], caught_up: bool) -> Non
         area.add(WARNING, "ledgerd-lag", message, "sub ledgerd --status")
 
 
-def _is_deaf() -> bool:
-    connection = connect()
-    if connection is None:
-        return False
-    connection.close()
-    return True
-
-
 def _check_last_run(area: Area) -> None:
     try:
         with open_ledger() as ledger:
             run_id = ledger.resolve_run("last")
-        report = verify_run(home.ledger_db(), run_id) if _is_short(run_id) else None
+            is_short = ledger.run(run_id)["event_count"] <= MAX_CHAIN_EVENTS
+        report = verify_run(home.ledger_db(), run_id) if is_short else None
     except LedgerError:
         return  # no run yet
     except sqlite3.Error as error:
@@ -96,17 +89,6 @@ def _check_last_run(area: Area) -> None:
     else:
         message = f"the record of the last run was changed: {report.faults[0].what}"
         area.add(ERROR, "chain-broken", message, f"sub verify {quoted(run_id)}")
-
-
-def _is_short(run_id: str) -> bool:
-    from subluminal.ledger.store.schema import open_reader
-
-    connection = open_reader(home.ledger_db())
-    try:
-        row = connection.execute("SELECT event_count FROM runs WHERE run_id = ?", (run_id,)).fetchone()
-    finally:
-        connection.close()
-    return row is not None and row[0] <= MAX_CHAIN_EVENTS
 
 
 def _size(number: int) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from subluminal.contracts.errors import LedgerError
-from subluminal.ledger.daemon.autostart import connect, require_ledgerd
+from subluminal.ledger.daemon.contact import connect, require_ledgerd
 from subluminal.ledger.fold.reading import MAX_LINE_BYTES
 
 # Lines on their way at a time: enough to fill a batch, few enough to stay small in memory.

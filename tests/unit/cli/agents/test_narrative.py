@@ -8,7 +8,7 @@ import pytest
 
 from subluminal.agents import claude_code, codex
 from subluminal.agents.base import EventBuilder
-from subluminal.agents.narrative import Narrative, shown
+from subluminal.cli.agents.narrative import Narrative
 from subluminal.contracts.agent_event import AgentCompletion, AgentEvent
 
 BUILD = EventBuilder("claude_code")
@@ -61,7 +61,7 @@ def test_an_end_that_is_no_success_is_told_with_its_reason(status: str) -> None:
 
 
 def test_control_sequences_are_shown_and_never_obeyed() -> None:
-    assert shown("a\x1b[2Jb\rc\n\td\u202e") == "a\\x1b[2Jb\\rc\n\td\\u202e"
+    assert told(BUILD.text("a\x1b[2Jb\rc\n\td\u202e\n"))[0] == "a\\x1b[2Jb\\rc\n\td\\u202e\n"
     out, err = told(BUILD.text("\x1b]0;title\x07"), BUILD.tool_call({"phase": "start", "name": "\x1b[31m"}))
     assert "\x1b" not in out + err
 

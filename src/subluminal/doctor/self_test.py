@@ -16,10 +16,11 @@ import time
 from statistics import median
 from typing import Any
 
-from subluminal.cli.doctor.report import ERROR, WARNING, Area
-from subluminal.cli.doctor.tool_server import TOOL
 from subluminal.contracts.errors import ConfigError, SubluminalError
+from subluminal.doctor.findings import ERROR, WARNING, Area
+from subluminal.doctor.tool_server import TOOL
 from subluminal.host.executable import find_sub
+from subluminal.host.run.processes import carrying, process_table
 
 CALLS = 200
 SERVER_NAME = "self-test"
@@ -28,7 +29,7 @@ _ARRIVE_S = 10.0
 # The watchdog gives the server 0.5 s after SIGTERM and as much after SIGKILL.
 _GONE_S = 3.0
 _SLOW_MS = 5.0
-_SERVER = [sys.executable, "-P", "-m", "subluminal.cli.doctor.tool_server"]
+_SERVER = [sys.executable, "-P", "-m", "subluminal.doctor.tool_server"]
 
 
 class SelfTestFailure(SubluminalError):
@@ -164,8 +165,8 @@ def _recorded(environ: dict[str, str]) -> dict[str, Any]:
 
 def _kill(area: Area, environ: dict[str, str]) -> None:
     """SIGKILL to the shim, as clients do it: the server must go too."""
-    mark = f"SUB_SELF_TEST={os.getpid()}"
-    session = Session(_shim(), {**environ, "SUB_SELF_TEST": str(os.getpid())})
+    mark = str(os.getpid())
+    session = Session(_shim(), {**environ, "SUB_SELF_TEST": mark})
     try:
         reply = session.call()
         content = reply.get("result", {}).get("content", [{}])
@@ -173,7 +174,7 @@ def _kill(area: Area, environ: dict[str, str]) -> None:
         begin = time.monotonic()
         os.kill(session.process.pid, signal.SIGKILL)
         session.process.wait()
-        while left := [pid for pid in {server, *_marked(mark)} if pid and _alive(pid)]:
+        while left := _left({server, *carrying("SUB_SELF_TEST", mark)}):
             if time.monotonic() - begin > _GONE_S:
                 raise SelfTestFailure(f"a shim was killed and left processes behind: {', '.join(map(str, left))}")
             time.sleep(0.01)
@@ -184,36 +185,8 @@ def _kill(area: Area, environ: dict[str, str]) -> None:
     area.summary += f"; a killed shim left nothing behind ({gone_ms} ms)"
 
 
-def _marked(mark: str) -> list[int]:
-    """Processes that inherited the mark; nothing where the system does not show environments (macOS)."""
-    wanted = mark.encode()
-    found = []
-    for name in os.listdir("/proc") if os.path.isdir("/proc/self") else ():
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/environ", "rb") as file:
-                    if wanted in file.read().split(b"\x00"):
-                        found.append(int(name))
-            except OSError:
-                continue
-    return found
-
-
-def _alive(pid: int) -> bool:
-    """A zombie is dead: it only waits for its parent to look."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
-    except FileNotFoundError:
-        if os.path.isdir("/proc/self"):
-            return False
-    except OSError:
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+def _left(pids: set[int]) -> list[int]:
+    return [process.pid for process in process_table() if process.pid in pids and not process.dead]
 
 
 def _run(environ: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:

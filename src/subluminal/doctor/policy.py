@@ -6,8 +6,8 @@ import os
 import stat
 from typing import Any
 
-from subluminal.cli.doctor.report import ERROR, Area, quoted
 from subluminal.contracts.errors import PolicyError
+from subluminal.doctor.findings import ERROR, Area, quoted
 from subluminal.policy.sources import PolicySource, find_policies
 
 

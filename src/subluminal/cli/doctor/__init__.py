@@ -1,1 +1,0 @@
-"""`sub doctor`: one module for each area that is looked at."""

@@ -1,0 +1,86 @@
+"""Is the home directory there, ours alone, and with room for the record? What have runs left in it?"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+
+from subluminal.doctor.findings import ERROR, WARNING, Area, count, quoted
+from subluminal.host import home
+from subluminal.host.run.registration import stale_registrations
+from subluminal.host.run.state import list_runs
+
+# Below this the ledger will soon be unable to grow.
+_LOW_DISK_BYTES = 200 * 1024 * 1024
+
+
+def check_home() -> Area:
+    directory = home.sub_home()
+    area = Area("home", facts={"path": directory, "exists": os.path.isdir(directory)})
+    area.summary = directory if os.path.isdir(directory) else f"{directory} (made on first use)"
+    if not os.path.isdir(directory):
+        _check_future_home(area, directory)
+        return area
+    if not os.access(directory, os.W_OK | os.X_OK):
+        message = f"{directory} cannot be written: nothing can be recorded"
+        area.add(ERROR, "home-read-only", message, quoted("chmod", "u+rwx", directory))
+    for path, wanted in _private_places(directory):
+        _check_private(area, path, wanted)
+    free = shutil.disk_usage(directory).free
+    area.facts["free_bytes"] = free
+    if free < _LOW_DISK_BYTES:
+        message = f"only {free // 2**20} MiB are free where the record is kept"
+        area.add(WARNING, "disk-low", message, "sub prune --older-than 30d")
+    return area
+
+
+def _check_future_home(area: Area, home: str) -> None:
+    if os.path.lexists(home):
+        area.add(ERROR, "home-no-directory", f"{home} is not a directory", quoted("mv", home, home + ".old"))
+        return
+    above = os.path.dirname(os.path.abspath(home))
+    while not os.path.exists(above):
+        above = os.path.dirname(above)
+    if not os.access(above, os.W_OK | os.X_OK):
+        area.add(
+            ERROR,
+            "home-unmakeable",
+            f"{home} cannot be made: {above} is not writable",
+            quoted("export", f"SUB_HOME={os.path.expanduser('~/.subluminal')}"),
+        )
+
+
+def _private_places(home: str) -> list[tuple[str, str]]:
+    directories = [home, *(os.path.join(home, name) for name in ("spool", "run", "snapshots", "backups", "secrets"))]
+    files = [os.path.join(home, name) for name in ("ledger.db", "ledgerd.sock", "config.toml", "policy.yaml")]
+    return [(path, "700") for path in directories] + [(path, "600") for path in files]
+
+
+def _check_private(area: Area, path: str, wanted: str) -> None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return
+    mode = stat.S_IMODE(status.st_mode)
+    if status.st_uid != os.geteuid():
+        message = f"{path} belongs to another user (uid {status.st_uid})"
+        area.add(ERROR, "foreign-owner", message, quoted("sudo", "chown", str(os.geteuid()), path))
+    # Others may read a policy; nobody else may change anything, or look at the rest.
+    elif mode & (0o022 if path.endswith(("policy.yaml", "config.toml")) else 0o077):
+        level = ERROR if mode & 0o022 else WARNING
+        area.add(level, "open-to-others", f"{path} is open to others ({mode:04o})", quoted("chmod", wanted, path))
+
+
+def check_runs() -> Area:
+    runs = list_runs()
+    stale = stale_registrations()
+    stopped = [run for run in runs if run.terminated is not None]
+    area = Area("runs", facts={"with_state": len(runs), "stopped": len(stopped), "stale_registrations": stale})
+    area.summary = f"{count(len(runs), 'run')} with state" if runs else "none yet"
+    if stopped:
+        area.summary += f", {len(stopped)} stopped"
+    if stale:
+        message = f"{count(len(stale), 'registration')} of a `sub run` that was killed"
+        area.add(WARNING, "stale-registration", message, quoted("rm", *stale))
+    return area

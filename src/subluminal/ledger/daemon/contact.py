@@ -1,0 +1,99 @@
+"""Reach the ledger daemon from any other process: connect, ask, and start it where it is not there.
+
+`sub tail` connects too: what only some of these need is imported where it is needed.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from time import monotonic, sleep
+from typing import Any
+
+from subluminal.contracts.errors import LedgerError
+from subluminal.host import home
+from subluminal.host.record.ledgerd import socket_address, spawn_ledgerd
+
+_RETRY_S = 0.02
+
+
+def connect(timeout: float = 5.0) -> socket.socket | None:
+    """A connection to the daemon, or None if none listens."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(timeout)
+    directory = -1
+    try:
+        address, directory = socket_address(home.ledger_socket())
+        connection.connect(address)
+    except OSError:
+        connection.close()
+        return None
+    finally:
+        if directory >= 0:
+            os.close(directory)
+    return connection
+
+
+def listens() -> bool:
+    connection = connect()
+    if connection is not None:
+        connection.close()
+    return connection is not None
+
+
+def wake(timeout: float) -> None:
+    """Have the daemon look at the journals, or a new one start with it. Trouble is not ours: the journals stay."""
+    connection = connect(timeout)
+    try:
+        if connection is None:
+            spawn_ledgerd(os.path.abspath(home.sub_home()))
+        else:
+            with connection:
+                connection.sendall(b'{"control":"wake"}\n')
+    except OSError:
+        pass
+
+
+def ask(request: dict[str, Any], timeout: float = 5.0) -> dict[str, Any] | None:
+    """One line to the daemon and its answer; None if none runs."""
+    import msgspec
+
+    connection = connect(timeout)
+    if connection is None:
+        return None
+    with connection, connection.makefile("rwb") as stream:
+        try:
+            stream.write(msgspec.json.encode(request) + b"\n")
+            stream.flush()
+            line = stream.readline()
+        except OSError as error:
+            raise LedgerError(f"The ledger daemon does not answer: {error}.") from None
+    return msgspec.json.decode(line, type=dict[str, Any]) if line else {}
+
+
+def require_ledgerd(wait: float = 5.0) -> None:
+    """Make sure that a daemon listens, within so many seconds."""
+    from subluminal.ledger.daemon.settings import private_home
+
+    if listens():
+        return
+    spawn_ledgerd(private_home())
+    if not _within(wait, listens):
+        raise LedgerError(
+            "The ledger daemon did not start.",
+            hint="Run `sub ledgerd --foreground` to see why, or look at ledgerd.log.",
+        )
+
+
+def wait_until_gone(timeout: float) -> bool:
+    return _within(timeout, lambda: not listens())
+
+
+def _within(seconds: float, condition: Callable[[], bool]) -> bool:
+    deadline = monotonic() + seconds
+    while not condition():
+        if monotonic() > deadline:
+            return False
+        sleep(_RETRY_S)
+    return True

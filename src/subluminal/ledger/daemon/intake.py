@@ -1,0 +1,72 @@
+"""What the daemon takes in: journals and lines from sockets into one store, and the order kept there.
+
+A batch that fails (full disk, locked database) is tried again: journals keep what is not committed, and what came over
+a socket stays queued and is not acknowledged.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from subluminal.host.run.files import remove_stale
+from subluminal.ledger.daemon.connections import Connection
+from subluminal.ledger.daemon.controls import reference
+from subluminal.ledger.fold.reading import BadEvent
+from subluminal.ledger.ingest.journals import Spool
+from subluminal.ledger.store.writer import Store
+
+WITNESS_EVERY_S = 1.0
+# The state of runs that nobody has used for long is removed at the start and then this often.
+HOUSEKEEPING_S = 3600.0
+# A writer that is locked out gives up soon, so that sockets are served meanwhile; the batch is tried again.
+BUSY_TIMEOUT_MS = 250
+
+
+class Intake:
+    def __init__(self, home: str) -> None:
+        self.store = Store(os.path.join(home, "ledger.db"), busy_timeout_ms=BUSY_TIMEOUT_MS)
+        self.spool = Spool(os.path.join(home, "spool"), self.store)
+        self.journal_bytes = 0
+        self._run_dir = os.path.join(home, "run")
+        self._witnessed_at = 0.0
+        self._housekeeping_at = 0.0
+
+    def commit(self, connections: Iterable[Connection]) -> bool:
+        """One batch of whatever the journals and the sockets hold. True: there was something."""
+        grown = self.spool.scan()
+        speaking = [connection for connection in connections if connection.queued]
+        if not grown and not speaking:
+            return False
+        taken = self.spool.pump() if grown else 0
+        self.journal_bytes += taken
+        for connection in speaking:
+            self._store_queued(connection)
+        return bool(taken or speaking)
+
+    def _store_queued(self, connection: Connection) -> None:
+        lines = list(connection.queued)
+        answers = self.store.write(lambda: [self._store_line(line) for line in lines])
+        connection.take_queued()
+        for answer in answers:
+            connection.send(answer)
+
+    def _store_line(self, line: bytes) -> dict[str, Any]:
+        try:
+            is_new = self.store.add(line)
+        except BadEvent as error:
+            return {"nack": {**reference(line), "error": str(error)}}
+        return {"ack": reference(line)} if is_new else {"ack": reference(line), "duplicate": True}
+
+    def keep_house(self, now: float, *, busy: bool) -> None:
+        if now >= self._housekeeping_at:
+            self._housekeeping_at = now + HOUSEKEEPING_S
+            remove_stale(directory=self._run_dir)
+        if self.store.unwitnessed and (now - self._witnessed_at > WITNESS_EVERY_S or not busy):
+            self._witnessed_at = now
+            self.store.witness()
+
+    def close(self) -> None:
+        self.spool.close()
+        self.store.close()

@@ -1,0 +1,112 @@
+"""A command as one run: who it is, its record, and the command itself. `headless` adds a record that is judged."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from subluminal.contracts.errors import UsageError
+from subluminal.host import home
+from subluminal.producer.producer import Producer
+from subluminal.reports.printable import printable
+from subluminal.runs.launch import EXIT_TERMINATED, EXIT_TIMEOUT, Ended, run_child
+from subluminal.runs.options import RunOptions
+from subluminal.runs.run import Run, run_environment
+
+if TYPE_CHECKING:
+    from subluminal.ledger.fold.run_facts import RunFacts
+    from subluminal.runs.verdict import Verdict
+
+# Takes one line for whoever started the run. It must not fail: a reader that has gone must not cost the exit code.
+Say = Callable[[str], None]
+
+
+class Outcome(NamedTuple):
+    """`code` is what the caller exits with. Facts and a verdict are there only where the run was headless."""
+
+    code: int
+    status: str
+    facts: RunFacts | None = None
+    verdict: Verdict | None = None
+    problems: tuple[str, ...] = ()
+
+
+def run_command(command: list[str], options: RunOptions, say: Say) -> Outcome:
+    """Raises UsageError for a command that cannot be started."""
+    if options.headless is not None:
+        from subluminal.runs.headless import run_headless
+
+        return run_headless(command, options, options.headless, say)
+    run = Run(run_environment(os.environ, options, guess_client(command[0])), options)
+    try:
+        return execute(command, run, run.producer(), say, timeout_s=options.timeout_s)
+    finally:
+        run.membership.leave()
+
+
+def guess_client(command: str) -> str:
+    name = os.path.basename(command)
+    return name if name in ("claude", "codex") else "custom"
+
+
+def execute(
+    command: list[str],
+    run: Run,
+    producer: Producer,
+    say: Say,
+    *,
+    timeout_s: float | None,
+    on_tick: Callable[[], None] = lambda: None,
+    stdout: int | None = None,
+) -> Outcome:
+    """`on_tick` is called ten times a second while the command runs. `stdout`: where the command's goes; None: ours."""
+    membership = run.membership
+
+    def stop() -> str | None:
+        on_tick()
+        return "terminated" if membership.terminated is not None else None
+
+    if producer.policy_error is not None:
+        say(f"sub: the policy could not be loaded, so every tool call will be refused: {producer.policy_error}")
+    if (fault := membership.register(run.environ)) is not None:
+        say(f"sub: nothing can be recorded: {home.sub_home()} cannot be written ({fault.strerror}); see `sub doctor`")
+    producer.open({"command": os.path.basename(command[0])}, policies=False)
+    try:
+        ended = run_child(
+            command,
+            run.environ,
+            end_others=lambda: membership.sweep(below=os.getpid()),
+            stop=stop,
+            timeout_s=timeout_s,
+            stdout=stdout,
+        )
+    except UsageError:
+        producer.close("FAILED")
+        raise
+    finally:
+        membership.unregister()
+    terminated = membership.terminated
+    status = run_status(ended, terminated is not None)
+    producer.close(status)
+    _tell(ended, terminated, timeout_s, say)
+    if ended.why is None:
+        return Outcome(ended.code, status)
+    return Outcome(EXIT_TIMEOUT if terminated is None else EXIT_TERMINATED, status)
+
+
+def _tell(ended: Ended, terminated: tuple[str, str] | None, timeout_s: float | None, say: Say) -> None:
+    if ended.left:
+        say(f"sub: these processes of the run could not be ended: {', '.join(map(str, ended.left))}")
+    if terminated is not None:
+        say(f"sub: the run was terminated ({printable(terminated[0])}): {printable(terminated[1])}")
+    elif ended.why == "timeout":
+        say(f"sub: the run was ended after {timeout_s:g} s")
+
+
+def run_status(ended: Ended, terminated: bool) -> str:
+    if terminated:
+        return "TERMINATED"
+    if ended.why is not None or ended.signal:
+        return "CANCELLED"
+    return "SUCCEEDED" if ended.code == 0 else "FAILED"
