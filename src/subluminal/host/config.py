@@ -15,6 +15,7 @@ from stat import S_ISREG
 
 from subluminal.contracts.errors import ConfigError
 from subluminal.contracts.vocabulary import MAX_INSPECT_BYTES, MAX_PREVIEW_BYTES
+from subluminal.host.home import REPOSITORY_CONFIG, config_file, sub_home
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class Config:
 def load_config(environ: Mapping[str, str], cwd: str | None = None) -> Config:
     """Raises `ConfigError` for the user's own file or environment; a project's faults become warnings."""
     config = Config(environ)
-    path = config_path(environ)
+    path = config_file(sub_home(environ))
     user = _read(path)
     if user is not None:
         _apply_user(config, user, path)
@@ -138,18 +139,11 @@ def load_config(environ: Mapping[str, str], cwd: str | None = None) -> Config:
     return config
 
 
-def config_path(environ: Mapping[str, str]) -> str:
-    home = environ.get("SUB_HOME")
-    if not home:
-        home = os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".subluminal")
-    return os.path.join(home, "config.toml")
-
-
 def project_path(cwd: str | None, user_path: str) -> str | None:
     """The nearest `.subluminal/config.toml`, not above the repository's root and not the user's own."""
     directory = cwd
     while directory:
-        candidate = os.path.join(directory, ".subluminal", "config.toml")
+        candidate = os.path.join(directory, REPOSITORY_CONFIG)
         if os.path.isfile(candidate):
             return None if os.path.realpath(candidate) == os.path.realpath(user_path) else candidate
         parent = os.path.dirname(directory)

@@ -1,21 +1,43 @@
 """Where things live: `~/.subluminal`, or `SUB_HOME`. Directories are 0700, files 0600.
 
-config.toml  policy.yaml  ledger.db  host_id
-ledgerd.sock  ledgerd.pid  ledgerd.log
-spool/       one journal per shim, ingested by ledgerd exactly once
-run/         run state shared between the shims of a run; registered `sub run` processes
-snapshots/   compiled policies, by the hash of their source
-backups/     clients' files as they were before an import
-secrets/     the file key store
+config.toml     settings
+policy.yaml     the user's policy
+ledger.db       the record (SQLite, with its -wal and -shm beside it)
+ledger.heads    the witness of the ledger's hash chains
+ledgerd.sock    where ledgerd listens
+ledgerd.pid     its lock and its process number
+ledgerd.log     its own log (and .1, the one before)
+http_token      the bearer token of its HTTP API
+host_id         this machine and user, in every event
+spool/          one journal per shim, `<shim_id>.jsonl`, ingested by ledgerd exactly once
+spool/rejected/ lines of journals that are no events
+run/            run state shared between the shims of a run, `<hash>.state`; who runs an agent, `<pid>.json`
+snapshots/      compiled policies, `<hash of the source>.json`
+backups/        clients' files as they were before an import
+secrets/        the file key store
+headless/       journals of `sub run --headless` while it is on
+
+A repository may have `.subluminal/` with a `policy.yaml` and a `config.toml` of its own.
+
+No other module joins a name to the home. SUB_HOME is read at each call; whoever serves one home for long (ledgerd)
+hands it in. The shim loads this before it spawns its server: nothing but `os`.
 """
 
 from __future__ import annotations
 
 import os
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
-def sub_home() -> str:
-    return os.environ.get("SUB_HOME") or os.path.join(os.path.expanduser("~"), ".subluminal")
+DIRECTORY = ".subluminal"
+REPOSITORY_POLICY = os.path.join(DIRECTORY, "policy.yaml")
+REPOSITORY_CONFIG = os.path.join(DIRECTORY, "config.toml")
+
+
+def sub_home(environ: Mapping[str, str] = os.environ) -> str:
+    return environ.get("SUB_HOME") or os.path.join(environ.get("HOME") or os.path.expanduser("~"), DIRECTORY)
 
 
 def ensure_private_dir(path: str) -> str:
@@ -26,29 +48,86 @@ def ensure_private_dir(path: str) -> str:
     return path
 
 
-def ledger_db() -> str:
-    return os.path.join(sub_home(), "ledger.db")
+def private_places() -> list[tuple[str, int]]:
+    """Every directory and file with the mode it should have; not all of them need be there."""
+    directories = (sub_home, spool_dir, rejected_dir, run_dir, snapshot_dir, backup_dir, secret_dir, headless_dir)
+    files = (config_file, user_policy, ledger_db, ledger_socket, ledgerd_pid, ledgerd_log, token_file, host_id_file)
+    found = [(place(), 0o700) for place in directories] + [(place(), 0o600) for place in files]
+    return [*found, (heads_path(ledger_db()), 0o600)]
 
 
-def ledger_socket() -> str:
-    return os.path.join(sub_home(), "ledgerd.sock")
+def config_file(home: str | None = None) -> str:
+    return os.path.join(home or sub_home(), "config.toml")
 
 
-def spool_dir() -> str:
-    return os.path.join(sub_home(), "spool")
+def user_policy(home: str | None = None) -> str:
+    return os.path.join(home or sub_home(), "policy.yaml")
 
 
-def run_dir() -> str:
-    return os.path.join(sub_home(), "run")
+def ledger_db(home: str | None = None) -> str:
+    return os.path.join(home or sub_home(), "ledger.db")
 
 
-def snapshot_dir() -> str:
-    return os.path.join(sub_home(), "snapshots")
+def heads_path(ledger_db: str) -> str:
+    """Beside its ledger, wherever that lies."""
+    return os.path.splitext(ledger_db)[0] + ".heads"
 
 
-def config_file() -> str:
-    return os.path.join(sub_home(), "config.toml")
+def ledger_socket(home: str | None = None) -> str:
+    return os.path.join(home or sub_home(), "ledgerd.sock")
 
 
-def user_policy() -> str:
-    return os.path.join(sub_home(), "policy.yaml")
+def ledgerd_pid(home: str | None = None) -> str:
+    return os.path.join(home or sub_home(), "ledgerd.pid")
+
+
+def ledgerd_log(home: str | None = None) -> str:
+    return os.path.join(home or sub_home(), "ledgerd.log")
+
+
+def token_file(home: str | None = None) -> str:
+    return os.path.join(home or sub_home(), "http_token")
+
+
+def host_id_file() -> str:
+    return os.path.join(sub_home(), "host_id")
+
+
+def spool_dir(home: str | None = None) -> str:
+    return os.path.join(home or sub_home(), "spool")
+
+
+def rejected_dir(spool: str | None = None) -> str:
+    return os.path.join(spool or spool_dir(), "rejected")
+
+
+def run_dir(home: str | None = None) -> str:
+    return os.path.join(home or sub_home(), "run")
+
+
+def run_state_file(name: str, directory: str | None = None) -> str:
+    return os.path.join(directory or run_dir(), f"{name}.state")
+
+
+def registration_file(pid: int) -> str:
+    return os.path.join(run_dir(), f"{pid}.json")
+
+
+def snapshot_dir(home: str | None = None) -> str:
+    return os.path.join(home or sub_home(), "snapshots")
+
+
+def snapshot_file(source_hash: str) -> str:
+    return os.path.join(snapshot_dir(), source_hash + ".json")
+
+
+def backup_dir() -> str:
+    return os.path.join(sub_home(), "backups")
+
+
+def secret_dir(home: str | None = None) -> str:
+    return os.path.join(home or sub_home(), "secrets")
+
+
+def headless_dir() -> str:
+    return os.path.join(sub_home(), "headless")

@@ -120,7 +120,7 @@ def _marked(run_id: str) -> list[int]:
 
 def _ledgerd() -> int:
     try:
-        with open(os.path.join(home.sub_home(), "ledgerd.pid"), encoding="ascii") as file:
+        with open(home.ledgerd_pid(), encoding="ascii") as file:
             return int(file.read(20))
     except (OSError, ValueError):
         return 0

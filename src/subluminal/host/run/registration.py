@@ -21,7 +21,8 @@ class Registration:
     def __init__(self, environ: Mapping[str, str]) -> None:
         for left in stale_registrations():
             _unlink(left)
-        self._path = os.path.join(home.ensure_private_dir(home.run_dir()), f"{os.getpid()}.json")
+        home.ensure_private_dir(home.run_dir())
+        self._path = home.registration_file(os.getpid())
         entry = {
             "pid": os.getpid(),
             "start": start_time(os.getpid()),

@@ -17,7 +17,7 @@ import os
 import stat
 
 from subluminal.contracts.errors import SecretError
-from subluminal.host.config import config_path
+from subluminal.host.home import secret_dir, sub_home
 from subluminal.host.secrets.bindings import check_secret_ref, env_names
 
 TYPE_CHECKING = False
@@ -49,7 +49,7 @@ class Entry:
 
 
 def open_store(source: str, environ: Mapping[str, str]) -> EnvStore | FileStore | KeychainStore:
-    directory = os.path.join(os.path.dirname(config_path(environ)), "secrets")
+    directory = secret_dir(sub_home(environ))
     if source == "file":
         return FileStore(directory)
     if source == "keychain":
@@ -184,7 +184,8 @@ class FileStore:
             return file.read(2 * MAX_SECRET_BYTES)
 
     def _write(self, name: str, data: bytes) -> None:
-        os.makedirs(self.directory, mode=0o700, exist_ok=True)
+        for path in (os.path.dirname(self.directory), self.directory):
+            os.makedirs(path, mode=0o700, exist_ok=True)  # which gives the mode to the last directory only
         directory = self._open_directory()
         assert directory is not None
         temporary = f".{name}.{os.getpid()}.{os.urandom(6).hex()}"

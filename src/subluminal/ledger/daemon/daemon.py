@@ -25,6 +25,7 @@ from typing import Any
 import msgspec
 
 from subluminal.contracts.errors import LedgerError
+from subluminal.host.home import ledger_db, ledger_socket, ledgerd_pid, run_dir, spool_dir
 from subluminal.host.record.ledgerd import socket_address
 from subluminal.host.run.files import remove_stale
 from subluminal.ledger.daemon.connections import Connection
@@ -100,17 +101,17 @@ class Daemon:
         self._started_at = monotonic()
         self._ingested_bytes = 0
         self._lock = self._take_lock()
-        self.store = Store(os.path.join(home, "ledger.db"), busy_timeout_ms=BUSY_TIMEOUT_MS)
-        self.spool = Spool(os.path.join(home, "spool"), self.store)
+        self.store = Store(ledger_db(home), busy_timeout_ms=BUSY_TIMEOUT_MS)
+        self.spool = Spool(spool_dir(home), self.store)
         self._selector = selectors.DefaultSelector()
         self._listener = self._listen()
 
     # -- start and end ----------------------------------------------------------------------------------------
 
     def _take_lock(self) -> int:
-        path = os.path.join(self.home, "ledgerd.pid")
+        path = ledgerd_pid(self.home)
         try:
-            os.makedirs(os.path.join(self.home, "spool"), mode=0o700, exist_ok=True)
+            os.makedirs(spool_dir(self.home), mode=0o700, exist_ok=True)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise LedgerError(
@@ -127,7 +128,7 @@ class Daemon:
         return descriptor
 
     def _listen(self) -> socket.socket:
-        path = self._socket_path = os.path.join(self.home, "ledgerd.sock")
+        path = self._socket_path = ledger_socket(self.home)
         try:
             os.unlink(path)
         except FileNotFoundError:
@@ -233,7 +234,7 @@ class Daemon:
             self._look_s = min(self._look_s * 2, LOOK_LAST_S)
         if now >= self._housekeeping_at:
             self._housekeeping_at = now + HOUSEKEEPING_S
-            remove_stale(directory=os.path.join(self.home, "run"))
+            remove_stale(directory=run_dir(self.home))
         if self.store.unwitnessed and (now - self._witnessed_at > WITNESS_EVERY_S or not self._rung):
             self._witnessed_at = now
             self.store.witness()

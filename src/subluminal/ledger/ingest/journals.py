@@ -13,14 +13,8 @@ import os
 from datetime import UTC, datetime
 from time import monotonic
 
-from subluminal.host.record.journal import (
-    REJECTED,
-    complete_lines,
-    list_journals,
-    open_journal,
-    release,
-    take_if_dead,
-)
+from subluminal.host.home import rejected_dir
+from subluminal.host.record.journal import complete_lines, list_journals, open_journal, release, take_if_dead
 from subluminal.ledger.fold.reading import MAX_LINE_BYTES, BadEvent
 from subluminal.ledger.ingest.closing import closing_lines, open_producers
 from subluminal.ledger.store.writer import Store
@@ -172,7 +166,7 @@ class Spool:
         self.store.record_rejected(journal.name, line_no, reason, len(line))
         if journal.rejected_bytes + len(line) >= REJECTED_LIMIT:
             return
-        directory = os.path.join(self.directory, REJECTED)
+        directory = rejected_dir(self.directory)
         os.makedirs(directory, mode=0o700, exist_ok=True)
         path = os.path.join(directory, journal.name)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

@@ -36,10 +36,6 @@ class Head:
         self.pruned = pruned
 
 
-def heads_path(ledger_db: str) -> str:
-    return os.path.splitext(ledger_db)[0] + ".heads"
-
-
 def read_heads(path: str) -> dict[str, Head]:
     """The last known head of every run. A line cut short by a crash is passed over; so is one that makes no sense."""
     heads: dict[str, Head] = {}

@@ -19,7 +19,7 @@ import msgspec
 from subluminal import __version__
 from subluminal.contracts.digest import sha256_hex_once
 from subluminal.contracts.errors import PolicyError
-from subluminal.host.home import ensure_private_dir, snapshot_dir
+from subluminal.host.home import ensure_private_dir, snapshot_file
 from subluminal.policy.sources import find_policies as find_policies
 
 TYPE_CHECKING = False
@@ -96,13 +96,9 @@ def _frame(source_hash: str, policy_hash: str) -> bytes:
     ).encode()
 
 
-def cache_file(source_hash: str) -> str:
-    return os.path.join(snapshot_dir(), source_hash + ".json")
-
-
 def _read_cache(source_hash: str) -> dict[str, Any] | None:
     try:
-        fd = os.open(cache_file(source_hash), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(snapshot_file(source_hash), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
     try:
@@ -132,7 +128,7 @@ def _checked(content: bytes, source_hash: str) -> dict[str, Any] | None:
 
 
 def _write_cache(source_hash: str, policy_hash: str, body: bytes) -> None:
-    path = cache_file(source_hash)
+    path = snapshot_file(source_hash)
     temporary = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
     try:
         ensure_private_dir(os.path.dirname(path))
