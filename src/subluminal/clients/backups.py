@@ -15,6 +15,7 @@ import msgspec
 
 from subluminal.contracts.errors import ClientConfigError
 from subluminal.host import home
+from subluminal.host.files import replace_file
 
 
 class WrappedEntry(msgspec.Struct, frozen=True):
@@ -68,7 +69,7 @@ def save(record: Record, original: bytes) -> None:
     try:
         home.ensure_private_dir(home.backup_dir())
         _write_new(_path(record.id, "original"), original)
-        _write_new(_path(record.id, "json"), msgspec.json.format(msgspec.json.encode(record)) + b"\n")
+        _write_new(_path(record.id, "json"), _encode(record))
     except OSError as error:
         discard(record)
         raise ClientConfigError(
@@ -87,9 +88,7 @@ def discard(record: Record) -> None:
 
 def mark_restored(record: Record) -> None:
     record.restored_at = now()
-    temporary = _path(record.id, f"json.{secrets.token_hex(4)}")
-    _write_new(temporary, msgspec.json.format(msgspec.json.encode(record)) + b"\n")
-    os.rename(temporary, _path(record.id, "json"))
+    replace_file(_path(record.id, "json"), _encode(record), durable=True)
 
 
 def records() -> list[Record]:
@@ -130,6 +129,10 @@ def backup_path(record: Record) -> str:
 def _path(record_id: str, kind: str) -> str:
     # The id comes from a file name we wrote; a planted record must not lead out of the directory.
     return os.path.join(home.backup_dir(), f"{os.path.basename(record_id)}.{kind}")
+
+
+def _encode(record: Record) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(record)) + b"\n"
 
 
 def _write_new(path: str, data: bytes) -> None:

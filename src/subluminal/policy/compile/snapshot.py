@@ -19,6 +19,7 @@ import msgspec
 from subluminal import __version__
 from subluminal.contracts.digest import sha256_hex_once
 from subluminal.contracts.errors import PolicyError
+from subluminal.host.files import replace_file
 from subluminal.host.home import ensure_private_dir, snapshot_file
 from subluminal.policy.sources import find_policies as find_policies
 
@@ -129,19 +130,12 @@ def _checked(content: bytes, source_hash: str) -> dict[str, Any] | None:
 
 def _write_cache(source_hash: str, policy_hash: str, body: bytes) -> None:
     path = snapshot_file(source_hash)
-    temporary = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
     try:
         ensure_private_dir(os.path.dirname(path))
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            file.write(_frame(source_hash, policy_hash) + body[1:])
-        os.replace(temporary, path)
+        replace_file(path, _frame(source_hash, policy_hash) + body[1:])
         _prune(os.path.dirname(path))
     except OSError:
-        try:
-            os.unlink(temporary)
-        except OSError:
-            pass
+        pass
 
 
 def _prune(directory: str) -> None:
