@@ -9,9 +9,20 @@ from time import monotonic, sleep
 from subluminal.contracts.errors import LedgerError
 from subluminal.host import home
 from subluminal.host.record.ledgerd import socket_address, spawn_ledgerd
-from subluminal.ledger.daemon.settings import private_home
 
 _RETRY_S = 0.02
+
+
+def private_home() -> str:
+    """The absolute SUB_HOME, made if need be; LedgerError if it cannot be."""
+    directory = os.path.abspath(home.sub_home())
+    try:
+        return home.ensure_private_dir(directory)
+    except OSError as error:
+        raise LedgerError(
+            f"The directory {directory} cannot be made: {error.strerror}.",
+            hint="Set SUB_HOME to one that can be written.",
+        ) from None
 
 
 def connect(path: str | None = None, timeout: float | None = 5.0) -> socket.socket | None:
