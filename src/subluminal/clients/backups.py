@@ -15,6 +15,7 @@ import msgspec
 
 from subluminal.contracts.errors import ClientConfigError
 from subluminal.host import home
+from subluminal.host.clock import utc_now
 from subluminal.host.files import replace_file
 
 
@@ -55,10 +56,6 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def now() -> str:
-    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
 def new_id(client: str) -> str:
     """Sorts by time, so that two imports within a second keep their order."""
     return f"{datetime.now(UTC).strftime('%Y%m%dT%H%M%S.%fZ')}-{client}-{secrets.token_hex(4)}"
@@ -87,7 +84,7 @@ def discard(record: Record) -> None:
 
 
 def mark_restored(record: Record) -> None:
-    record.restored_at = now()
+    record.restored_at = utc_now()
     replace_file(_path(record.id, "json"), _encode(record), durable=True)
 
 

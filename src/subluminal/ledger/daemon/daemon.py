@@ -25,6 +25,7 @@ from typing import Any
 import msgspec
 
 from subluminal.contracts.errors import LedgerError
+from subluminal.contracts.moments import is_moment
 from subluminal.host.home import ledger_db, ledger_socket, ledgerd_pid, run_dir, spool_dir
 from subluminal.host.record.ledgerd import socket_address
 from subluminal.host.run.files import remove_stale
@@ -33,7 +34,6 @@ from subluminal.ledger.daemon.live import Follower, follow_request
 from subluminal.ledger.daemon.log import Log
 from subluminal.ledger.daemon.peer import is_owner
 from subluminal.ledger.fold.reading import BadEvent
-from subluminal.ledger.fold.rows import is_moment
 from subluminal.ledger.ingest.journals import Spool
 from subluminal.ledger.store.lines import newest_arrival
 from subluminal.ledger.store.policies import is_snapshot

@@ -25,9 +25,10 @@ from msgspec import UNSET
 
 from subluminal.contracts import events as ev
 from subluminal.contracts.errors import LedgerError
+from subluminal.host.clock import utc_now
 from subluminal.host.home import heads_path, snapshot_dir
 from subluminal.ledger.fold import reading
-from subluminal.ledger.fold.reading import AnyEvent, BadEvent, read_event, utc_now
+from subluminal.ledger.fold.reading import AnyEvent, BadEvent, read_event
 from subluminal.ledger.fold.rows import Producer, Run
 from subluminal.ledger.store import chain
 from subluminal.ledger.store.agent_rows import AgentTable

@@ -30,7 +30,8 @@ import msgspec
 from subluminal import __version__
 from subluminal.contracts.errors import LedgerError, UsageError, VerificationError
 from subluminal.contracts.vocabulary import INTERFACE_VERSION
-from subluminal.ledger.fold.reading import MAX_LINE_BYTES, BadEvent, read_event, utc_now
+from subluminal.host.clock import utc_now
+from subluminal.ledger.fold.reading import MAX_LINE_BYTES, BadEvent, read_event
 from subluminal.ledger.read.ledger import Ledger
 from subluminal.ledger.store.chain import GENESIS, link
 from subluminal.ledger.store.lines import N_BITS

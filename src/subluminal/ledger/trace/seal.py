@@ -16,8 +16,8 @@ import msgspec
 
 from subluminal import __version__
 from subluminal.contracts.vocabulary import INTERFACE_VERSION
+from subluminal.host.clock import utc_now
 from subluminal.host.files import replace_file
-from subluminal.ledger.fold.reading import utc_now
 from subluminal.ledger.store.chain import GENESIS, link
 from subluminal.ledger.store.policies import find_snapshot
 from subluminal.ledger.trace.bundle import FORMAT, FORMAT_VERSION, MAX_FILES, FileEntry, Manifest
