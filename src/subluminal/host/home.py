@@ -30,6 +30,11 @@ import os
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Protocol
+
+    class Place(Protocol):
+        def __call__(self, home: str | None = None) -> str: ...
+
 
 DIRECTORY = ".subluminal"
 REPOSITORY_POLICY = os.path.join(DIRECTORY, "policy.yaml")
@@ -48,24 +53,39 @@ def ensure_private_dir(path: str) -> str:
     return path
 
 
+_DIRECTORIES: list[Place] = []
+_FILES: list[Place] = []
+
+
+def _entry(kept: list[Place], name: str) -> Place:
+    def place(home: str | None = None) -> str:
+        return os.path.join(home or sub_home(), name)
+
+    kept.append(place)
+    return place
+
+
 def private_places() -> list[tuple[str, int]]:
-    """Every directory and file with the mode it should have; not all of them need be there."""
-    directories = (sub_home, spool_dir, rejected_dir, run_dir, snapshot_dir, backup_dir, secret_dir, headless_dir)
-    files = (config_file, user_policy, ledger_db, ledger_socket, ledgerd_pid, ledgerd_log, token_file, host_id_file)
-    found = [(place(), 0o700) for place in directories] + [(place(), 0o600) for place in files]
-    return [*found, (heads_path(ledger_db()), 0o600)]
+    """The home and every entry with the mode it should have; not all of them need be there."""
+    directories = [sub_home(), *(place() for place in _DIRECTORIES), rejected_dir()]
+    files = [*(place() for place in _FILES), heads_path(ledger_db())]
+    return [(path, 0o700) for path in directories] + [(path, 0o600) for path in files]
 
 
-def config_file(home: str | None = None) -> str:
-    return os.path.join(home or sub_home(), "config.toml")
-
-
-def user_policy(home: str | None = None) -> str:
-    return os.path.join(home or sub_home(), "policy.yaml")
-
-
-def ledger_db(home: str | None = None) -> str:
-    return os.path.join(home or sub_home(), "ledger.db")
+config_file = _entry(_FILES, "config.toml")
+user_policy = _entry(_FILES, "policy.yaml")
+ledger_db = _entry(_FILES, "ledger.db")
+ledger_socket = _entry(_FILES, "ledgerd.sock")
+ledgerd_pid = _entry(_FILES, "ledgerd.pid")
+ledgerd_log = _entry(_FILES, "ledgerd.log")
+token_file = _entry(_FILES, "http_token")
+host_id_file = _entry(_FILES, "host_id")
+spool_dir = _entry(_DIRECTORIES, "spool")
+run_dir = _entry(_DIRECTORIES, "run")
+snapshot_dir = _entry(_DIRECTORIES, "snapshots")
+backup_dir = _entry(_DIRECTORIES, "backups")
+secret_dir = _entry(_DIRECTORIES, "secrets")
+headless_dir = _entry(_DIRECTORIES, "headless")
 
 
 def heads_path(ledger_db: str) -> str:
@@ -73,36 +93,8 @@ def heads_path(ledger_db: str) -> str:
     return os.path.splitext(ledger_db)[0] + ".heads"
 
 
-def ledger_socket(home: str | None = None) -> str:
-    return os.path.join(home or sub_home(), "ledgerd.sock")
-
-
-def ledgerd_pid(home: str | None = None) -> str:
-    return os.path.join(home or sub_home(), "ledgerd.pid")
-
-
-def ledgerd_log(home: str | None = None) -> str:
-    return os.path.join(home or sub_home(), "ledgerd.log")
-
-
-def token_file(home: str | None = None) -> str:
-    return os.path.join(home or sub_home(), "http_token")
-
-
-def host_id_file() -> str:
-    return os.path.join(sub_home(), "host_id")
-
-
-def spool_dir(home: str | None = None) -> str:
-    return os.path.join(home or sub_home(), "spool")
-
-
 def rejected_dir(spool: str | None = None) -> str:
     return os.path.join(spool or spool_dir(), "rejected")
-
-
-def run_dir(home: str | None = None) -> str:
-    return os.path.join(home or sub_home(), "run")
 
 
 def run_state_file(name: str, directory: str | None = None) -> str:
@@ -113,21 +105,5 @@ def registration_file(pid: int) -> str:
     return os.path.join(run_dir(), f"{pid}.json")
 
 
-def snapshot_dir(home: str | None = None) -> str:
-    return os.path.join(home or sub_home(), "snapshots")
-
-
 def snapshot_file(source_hash: str) -> str:
     return os.path.join(snapshot_dir(), source_hash + ".json")
-
-
-def backup_dir() -> str:
-    return os.path.join(sub_home(), "backups")
-
-
-def secret_dir(home: str | None = None) -> str:
-    return os.path.join(home or sub_home(), "secrets")
-
-
-def headless_dir() -> str:
-    return os.path.join(sub_home(), "headless")

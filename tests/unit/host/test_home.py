@@ -29,9 +29,8 @@ def joined_by_hand(path: Path) -> list[str]:
     tails = tuple(f"/{name}" for name in names())
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "join":
-            called = {getattr(a.func, "attr", getattr(a.func, "id", "")) for a in node.args if isinstance(a, ast.Call)}
-            texts = {a.value for a in node.args if isinstance(a, ast.Constant)}
-            if "sub_home" in called or texts & (names() - allowed):
+            texts = {part.value for part in node.args if isinstance(part, ast.Constant)}
+            if "sub_home(" in ast.unparse(node) or texts & (names() - allowed):
                 found.append(ast.unparse(node))
         elif isinstance(node, ast.JoinedStr):
             texts = [part.value for part in node.values if isinstance(part, ast.Constant)]
