@@ -56,7 +56,7 @@ class ClientHome:
 
     def leftovers(self) -> list[str]:
         """Temporary files that should not be there."""
-        return [name for _, _, names in os.walk(self.home) for name in names if ".sub-" in name]
+        return [name for _, _, names in os.walk(self.home) for name in names if name.endswith(".new")]
 
 
 def entries(client: Client, data: bytes, scope: str = "user") -> tuple[Document, list[Entry]]:

@@ -7,10 +7,11 @@ the stream. Everything either returns is within the bounds of the envelope and f
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
-from subluminal.agents.lines import BadLine
+from subluminal.agents.lines import BadLine, LineReader
+from subluminal.agents.progress import TextProgress
 from subluminal.contracts.agent_event import AgentEvent, AgentEventKind, bound_event, well_formed
 from subluminal.contracts.errors import AgentError
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 # Native type names are short words; a longer one is not a type but content, which Unknown events must not carry.
 MAX_TYPE_NAME = 64
+
+T = TypeVar("T")
 
 
 class Mapper(Protocol):
@@ -143,3 +146,29 @@ class EventBuilder:
             return self.unknown("", line.size)
         why = "is over the line limit" if line.reason == "oversize" else "is not JSON"
         return self.error(f"a line of {line.size} bytes {why}", {"bytes": line.size, "reason": line.reason})
+
+
+class JsonMapper(Generic[T]):
+    """A mapper of lines of JSON; what a line means is the subclass's `_map`."""
+
+    def __init__(self, kind: str, shape: type[T], max_line_bytes: int) -> None:
+        self.final_text: str | None = None
+        self.failure: str | None = None
+        self._events = EventBuilder(kind)
+        self._told = TextProgress()
+        self._lines = LineReader(shape, max_line_bytes)
+
+    def feed(self, data: bytes) -> list[AgentEvent]:
+        return self._mapped(self._lines.feed(data))
+
+    def finish(self) -> list[AgentEvent]:
+        return self._mapped(self._lines.finish())
+
+    def _mapped(self, items: Iterable[tuple[T, int] | BadLine]) -> list[AgentEvent]:
+        events: list[AgentEvent] = []
+        for item in items:
+            events += self._events.bad_line(item) if isinstance(item, BadLine) else self._map(*item)
+        return events
+
+    def _map(self, line: T, size: int) -> list[AgentEvent]:
+        raise NotImplementedError

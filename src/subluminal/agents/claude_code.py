@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 
 from msgspec import Raw, Struct
 
-from subluminal.agents.base import Backend, EventBuilder, RunRequest
-from subluminal.agents.lines import MAX_LINE_BYTES, BadLine, LineReader
-from subluminal.agents.progress import MAX_ID_CHARS, TextProgress, short_id
+from subluminal.agents.base import Backend, JsonMapper, RunRequest
+from subluminal.agents.lines import MAX_LINE_BYTES
+from subluminal.agents.progress import MAX_ID_CHARS, short_id
 from subluminal.contracts.agent_event import AgentEvent
 
 KIND = "claude_code"
@@ -71,28 +71,15 @@ class Line(Struct):
     api_error_status: Any = None
 
 
-class Mapper:
+class Mapper(JsonMapper[Line]):
     """`stream-json` bytes to events."""
 
     def __init__(self, max_line_bytes: int = MAX_LINE_BYTES) -> None:
-        self.final_text: str | None = None
-        self.failure: str | None = None
-        self._events = EventBuilder(KIND)
-        self._lines: LineReader[Line] = LineReader(Line, max_line_bytes)
-        self._told = TextProgress()
+        super().__init__(KIND, Line, max_line_bytes)
         self._speaking: OrderedDict[str, str] = OrderedDict()  # the open message of each (sub-)agent
         self._open_calls: OrderedDict[str, str] = OrderedDict()
 
-    def feed(self, data: bytes) -> list[AgentEvent]:
-        return [event for item in self._lines.feed(data) for event in self._map(item)]
-
-    def finish(self) -> list[AgentEvent]:
-        return [event for item in self._lines.finish() for event in self._map(item)]
-
-    def _map(self, item: tuple[Line, int] | BadLine) -> list[AgentEvent]:
-        if isinstance(item, BadLine):
-            return self._events.bad_line(item)
-        line, size = item
+    def _map(self, line: Line, size: int) -> list[AgentEvent]:
         if line.type == "system":
             return self._system(line)
         if line.type == "assistant" and isinstance(line.message, Message):

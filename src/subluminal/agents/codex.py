@@ -11,9 +11,8 @@ from typing import Any, ClassVar
 
 from msgspec import Raw, Struct
 
-from subluminal.agents.base import Backend, EventBuilder, RunRequest
-from subluminal.agents.lines import MAX_LINE_BYTES, BadLine, LineReader
-from subluminal.agents.progress import TextProgress
+from subluminal.agents.base import Backend, JsonMapper, RunRequest
+from subluminal.agents.lines import MAX_LINE_BYTES
 from subluminal.contracts.agent_event import AgentEvent
 from subluminal.contracts.errors import AgentError
 
@@ -64,26 +63,13 @@ class Line(Struct):
     item: Item | None = None
 
 
-class Mapper:
+class Mapper(JsonMapper[Line]):
     """`--json` bytes to events."""
 
     def __init__(self, max_line_bytes: int = MAX_LINE_BYTES) -> None:
-        self.final_text: str | None = None
-        self.failure: str | None = None
-        self._events = EventBuilder(KIND)
-        self._lines: LineReader[Line] = LineReader(Line, max_line_bytes)
-        self._told = TextProgress()
+        super().__init__(KIND, Line, max_line_bytes)
 
-    def feed(self, data: bytes) -> list[AgentEvent]:
-        return [event for item in self._lines.feed(data) for event in self._map(item)]
-
-    def finish(self) -> list[AgentEvent]:
-        return [event for item in self._lines.finish() for event in self._map(item)]
-
-    def _map(self, item: tuple[Line, int] | BadLine) -> list[AgentEvent]:
-        if isinstance(item, BadLine):
-            return self._events.bad_line(item)
-        line, size = item
+    def _map(self, line: Line, size: int) -> list[AgentEvent]:
         if line.item is not None and line.type in PHASES:
             return self._item(line.type, line.item, size)
         if line.type in STATUS_TYPES:

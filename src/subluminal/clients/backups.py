@@ -15,6 +15,8 @@ import msgspec
 
 from subluminal.contracts.errors import ClientConfigError
 from subluminal.host import home
+from subluminal.host.clock import utc_now
+from subluminal.host.files import replace_file
 
 
 class WrappedEntry(msgspec.Struct, frozen=True):
@@ -54,14 +56,6 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def now() -> str:
-    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
-def directory() -> str:
-    return os.path.join(home.sub_home(), "backups")
-
-
 def new_id(client: str) -> str:
     """Sorts by time, so that two imports within a second keep their order."""
     return f"{datetime.now(UTC).strftime('%Y%m%dT%H%M%S.%fZ')}-{client}-{secrets.token_hex(4)}"
@@ -70,14 +64,13 @@ def new_id(client: str) -> str:
 def save(record: Record, original: bytes) -> None:
     """Both files are on disk before the caller touches the user's file."""
     try:
-        home.ensure_private_dir(home.sub_home())
-        home.ensure_private_dir(directory())
+        home.ensure_private_dir(home.backup_dir())
         _write_new(_path(record.id, "original"), original)
-        _write_new(_path(record.id, "json"), msgspec.json.format(msgspec.json.encode(record)) + b"\n")
+        _write_new(_path(record.id, "json"), _encode(record))
     except OSError as error:
         discard(record)
         raise ClientConfigError(
-            f"no backup could be written to {directory()}: {error.strerror}; nothing was changed"
+            f"no backup could be written to {home.backup_dir()}: {error.strerror}; nothing was changed"
         ) from None
 
 
@@ -91,22 +84,20 @@ def discard(record: Record) -> None:
 
 
 def mark_restored(record: Record) -> None:
-    record.restored_at = now()
-    temporary = _path(record.id, f"json.{secrets.token_hex(4)}")
-    _write_new(temporary, msgspec.json.format(msgspec.json.encode(record)) + b"\n")
-    os.rename(temporary, _path(record.id, "json"))
+    record.restored_at = utc_now()
+    replace_file(_path(record.id, "json"), _encode(record), durable=True)
 
 
 def records() -> list[Record]:
     """Oldest first. A record that cannot be read is passed over: restoring works without it."""
     found = []
     try:
-        names = sorted(name for name in os.listdir(directory()) if name.endswith(".json"))
+        names = sorted(name for name in os.listdir(home.backup_dir()) if name.endswith(".json"))
     except OSError:
         return []
     for name in names:
         try:
-            with open(os.path.join(directory(), name), "rb") as file:
+            with open(os.path.join(home.backup_dir(), name), "rb") as file:
                 found.append(msgspec.json.decode(file.read(), type=Record))
         except (OSError, msgspec.DecodeError):
             continue
@@ -134,7 +125,11 @@ def backup_path(record: Record) -> str:
 
 def _path(record_id: str, kind: str) -> str:
     # The id comes from a file name we wrote; a planted record must not lead out of the directory.
-    return os.path.join(directory(), f"{os.path.basename(record_id)}.{kind}")
+    return os.path.join(home.backup_dir(), f"{os.path.basename(record_id)}.{kind}")
+
+
+def _encode(record: Record) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(record)) + b"\n"
 
 
 def _write_new(path: str, data: bytes) -> None:

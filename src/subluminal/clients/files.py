@@ -11,11 +11,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import stat
-from collections.abc import Iterator
 
 from subluminal.contracts.errors import ClientConfigError
+from subluminal.host.files import replace_file
 
 # `~/.claude.json` grows to some megabytes with its histories; nothing real comes near this.
 MAX_CONFIG_BYTES = 64 * 1024 * 1024
@@ -99,40 +98,24 @@ def warnings(snapshot: Snapshot) -> list[str]:
 
 def replace(snapshot: Snapshot, data: bytes) -> None:
     """Put `data` in the place of the file that was read, or raise and leave everything as it is."""
-    directory, name = os.path.split(snapshot.real)
-    temporary = os.path.join(directory, f".{name[:100]}.sub-{secrets.token_hex(8)}")
+
+    def finish(fd: int) -> None:
+        _make_like(snapshot, fd)
+        os.fsync(fd)  # takes long enough for another program to step in, so we look after it
+        _check_unchanged(snapshot)
+
     try:
-        with _cleaned_up(temporary):
-            _write_like(snapshot, temporary, data)
-            _check_unchanged(snapshot)
-            os.rename(temporary, snapshot.real)
-        _sync_directory(directory)
+        replace_file(snapshot.real, data, durable=True, finish=finish)
     except OSError as error:
         raise ClientConfigError(f"{snapshot.path}: cannot be replaced: {error.strerror}") from None
 
 
-@contextlib.contextmanager
-def _cleaned_up(temporary: str) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-
-
-def _write_like(snapshot: Snapshot, temporary: str, data: bytes) -> None:
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with open(fd, "wb") as file:
-        file.write(data)
-        file.flush()
-        mine = os.fstat(fd)
-        wanted = snapshot.stat
-        if (mine.st_uid, mine.st_gid) != (wanted.st_uid, wanted.st_gid):
-            os.fchown(fd, wanted.st_uid, wanted.st_gid)
-        _copy_attributes(snapshot.real, fd)
-        os.fchmod(fd, stat.S_IMODE(wanted.st_mode))
-        os.fsync(fd)
+def _make_like(snapshot: Snapshot, fd: int) -> None:
+    mine, wanted = os.fstat(fd), snapshot.stat
+    if (mine.st_uid, mine.st_gid) != (wanted.st_uid, wanted.st_gid):
+        os.fchown(fd, wanted.st_uid, wanted.st_gid)
+    _copy_attributes(snapshot.real, fd)
+    os.fchmod(fd, stat.S_IMODE(wanted.st_mode))
 
 
 def _copy_attributes(source: str, fd: int) -> None:
@@ -154,11 +137,3 @@ def _check_unchanged(snapshot: Snapshot) -> None:
         or current.data != snapshot.data
     ):
         raise ChangedMeanwhile(f"{snapshot.path}: was changed by another program at this very moment")
-
-
-def _sync_directory(directory: str) -> None:
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

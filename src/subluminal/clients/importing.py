@@ -13,6 +13,7 @@ from subluminal.clients.literals import looks_secret, masked_diff
 from subluminal.clients.report import FileReport, Literal, ServerReport
 from subluminal.clients.spans import Edit, SyntaxProblem, apply
 from subluminal.contracts.errors import ClientConfigError
+from subluminal.host.clock import utc_now
 
 
 class Choice:
@@ -162,7 +163,7 @@ def _replace(plan: _Plan, file: ConfigFile, snapshot: files.Snapshot, data: byte
         scope=file.scope,
         path=os.path.abspath(snapshot.path),
         real_path=snapshot.real,
-        created_at=backups.now(),
+        created_at=utc_now(),
         original_sha256=backups.digest(snapshot.data),
         written_sha256=backups.digest(data),
         size=len(snapshot.data),

@@ -44,12 +44,6 @@ class Node:
     def all(self, key: str) -> list[Member]:
         return [member for member in self.members if member.key == key]
 
-    def strings(self) -> list[str] | None:
-        """The items of an array of strings, or None if it is anything else."""
-        if self.kind != "array" or any(item.kind != "string" for item in self.items):
-            return None
-        return [item.value for item in self.items]
-
 
 class Member:
     """A key and its value. `layout` says how a neighbour must be written: "json", "inline" or "line" (TOML)."""

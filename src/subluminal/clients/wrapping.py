@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from subluminal.adapters.stdio.options import read_words
 from subluminal.clients.backups import WrappedEntry
 from subluminal.clients.base import Client, Entry
 from subluminal.clients.document import Document
@@ -18,20 +19,18 @@ from subluminal.contracts.errors import ClientConfigError
 
 _HTTP_TYPES = ("http", "sse", "streamable-http", "streamable_http", "streamableHttp", "remote", "ws", "websocket")
 _STEERING_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONINSPECT", "LD_PRELOAD", "LD_LIBRARY_PATH")
-_SHIM_OPTIONS = ("--server-name", "--client", "--policy", "--events")  # each takes a value
 _URL_KEYS = ("url", "httpUrl", "serverUrl")
 
 
 class Wrapping:
     """How an entry is routed already. `cut` is the index, in the list after the program, of the original command."""
 
-    __slots__ = ("client", "cut", "name_item", "options", "server_name", "sub")
+    __slots__ = ("cut", "name_item", "options", "server_name", "sub")
 
     def __init__(self, sub: str) -> None:
         self.sub = sub
         self.server_name: str | None = None
         self.name_item = -1
-        self.client: str | None = None
         self.options: list[str] = []
         self.cut: int | None = None
 
@@ -102,29 +101,15 @@ def recognise(entry: Entry) -> Wrapping | None:
     if os.path.basename(words[0].value.replace("\\", "/")).lower() not in ("sub", "sub.exe"):
         return None
     found = Wrapping(words[0].value)
-    _read_options(found, words)
+    options, start = read_words([word.value for word in words[2:]])
+    for name, value, at in options:
+        if name == "--server-name":
+            found.server_name, found.name_item = value, at + 2
+        elif name != "--client":
+            found.options.append(name)
+    if start + 2 < len(words):
+        found.cut = start + 2
     return found
-
-
-def _read_options(found: Wrapping, words: list[Node]) -> None:
-    """As the shim itself reads them: an entry must not tell us one name and the shim another."""
-    at = 2
-    while at < len(words):
-        word = words[at].value
-        if word == "--":
-            found.cut = at + 1 if at + 1 < len(words) else None
-            return
-        option, equals, value = word.partition("=")
-        if option in _SHIM_OPTIONS and not equals and at + 1 < len(words):
-            at += 1
-            value = words[at].value
-        if option == "--client":
-            found.client = value
-        elif option == "--server-name":
-            found.server_name, found.name_item = value, at
-        else:
-            found.options.append(option)
-        at += 1
 
 
 def launch(entry: Entry, document: Document) -> Any:

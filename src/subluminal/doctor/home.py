@@ -25,7 +25,7 @@ def check_home() -> Area:
     if not os.access(directory, os.W_OK | os.X_OK):
         message = f"{directory} cannot be written: nothing can be recorded"
         area.add(ERROR, "home-read-only", message, quoted("chmod", "u+rwx", directory))
-    for path, wanted in _private_places(directory):
+    for path, wanted in home.private_places():
         _check_private(area, path, wanted)
     free = shutil.disk_usage(directory).free
     area.facts["free_bytes"] = free
@@ -51,13 +51,7 @@ def _check_future_home(area: Area, home: str) -> None:
         )
 
 
-def _private_places(home: str) -> list[tuple[str, str]]:
-    directories = [home, *(os.path.join(home, name) for name in ("spool", "run", "snapshots", "backups", "secrets"))]
-    files = [os.path.join(home, name) for name in ("ledger.db", "ledgerd.sock", "config.toml", "policy.yaml")]
-    return [(path, "700") for path in directories] + [(path, "600") for path in files]
-
-
-def _check_private(area: Area, path: str, wanted: str) -> None:
+def _check_private(area: Area, path: str, wanted: int) -> None:
     try:
         status = os.stat(path)
     except OSError:
@@ -67,9 +61,10 @@ def _check_private(area: Area, path: str, wanted: str) -> None:
         message = f"{path} belongs to another user (uid {status.st_uid})"
         area.add(ERROR, "foreign-owner", message, quoted("sudo", "chown", str(os.geteuid()), path))
     # Others may read a policy; nobody else may change anything, or look at the rest.
-    elif mode & (0o022 if path.endswith(("policy.yaml", "config.toml")) else 0o077):
+    elif mode & (0o022 if path in (home.user_policy(), home.config_file()) else 0o077):
         level = ERROR if mode & 0o022 else WARNING
-        area.add(level, "open-to-others", f"{path} is open to others ({mode:04o})", quoted("chmod", wanted, path))
+        mend = quoted("chmod", f"{wanted:o}", path)
+        area.add(level, "open-to-others", f"{path} is open to others ({mode:04o})", mend)
 
 
 def check_runs() -> Area:

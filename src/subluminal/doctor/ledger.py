@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 
 from subluminal.contracts.errors import LedgerError
 from subluminal.doctor.findings import ERROR, WARNING, Area, count, quoted
 from subluminal.host import home
-from subluminal.host.record.journal import REJECTED
 from subluminal.ledger.daemon.contact import listens
 from subluminal.ledger.daemon.health import ledger_health
 from subluminal.ledger.daemon.sync import sync
@@ -39,7 +37,7 @@ def check_ledger() -> Area:
         _check_last_run(area)
     _check_daemon(area, health, caught_up)
     if health["rejected_lines"]:
-        place = os.path.join(home.spool_dir(), REJECTED)
+        place = home.rejected_dir()
         message = f"{count(health['rejected_lines'], 'line')} in journals were no events and were set aside"
         area.add(WARNING, "rejected-lines", message, "head -c 2000 " + quoted(place) + "/*")
     return area
@@ -54,7 +52,7 @@ def _check_daemon(area: Area, health: dict[str, object], caught_up: bool) -> Non
     assert isinstance(lag, int)
     if health["daemon_pid"] is None:
         if listens():
-            pid_file = os.path.join(home.sub_home(), "ledgerd.pid")
+            pid_file = home.ledgerd_pid()
             area.add(ERROR, "ledgerd-deaf", "ledgerd runs but does not answer", f'kill "$(cat {quoted(pid_file)})"')
         elif not caught_up:
             message = f"ledgerd does not start, and {_size(lag)} of events wait for it"

@@ -6,12 +6,13 @@ import os
 
 from subluminal.contracts.errors import ConfigError
 from subluminal.doctor.findings import ERROR, NOTE, WARNING, Area, count, edit_command, quoted
-from subluminal.host.config import Config, config_path, load_config
+from subluminal.host import home
+from subluminal.host.config import Config, load_config
 from subluminal.host.secrets.bindings import Binding, env_names, resolve
 
 
 def check_config() -> tuple[Area, Config | None]:
-    path = config_path(os.environ)
+    path = home.config_file()
     exists = os.path.lexists(path)
     area = Area("settings", path if exists else "defaults (no config.toml)", facts={"path": path, "exists": exists})
     try:

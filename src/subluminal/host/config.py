@@ -15,6 +15,7 @@ from stat import S_ISREG
 
 from subluminal.contracts.errors import ConfigError
 from subluminal.contracts.vocabulary import MAX_INSPECT_BYTES, MAX_PREVIEW_BYTES
+from subluminal.host.home import REPOSITORY_CONFIG, config_file, sub_home
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from subluminal.host.secrets.bindings import Binding
 
 MAX_MESSAGE_BYTES = 256 * 1024 * 1024
-IDLE_EXIT_S = 900
+IDLE_EXIT_S = 900.0
 AUDITS = ("after", "before")
 REFUSAL_STYLES = ("error", "result")
 
@@ -36,12 +37,10 @@ _NUMBERS: dict[str, dict[str, tuple[int, int]]] = {
         "max_message_bytes": (1 << 16, 1 << 40),
         "timeout_ms": (0, 1 << 40),
     },
-    "ledger": {"idle_exit_s": (0, 1 << 31)},
     "servers": {"timeout_ms": (0, 1 << 40)},
 }
 _WORDS: dict[str, dict[str, tuple[str, ...]]] = {
     "shim": {"audit": AUDITS, "refusal_style": REFUSAL_STYLES},
-    "ledger": {},
     "servers": {"audit": AUDITS, "refusal_style": REFUSAL_STYLES},
 }
 _SERVER_LISTS = ("secret_bindings", "env_allowlist")
@@ -70,7 +69,6 @@ class Config:
         "_from_environ",
         "_servers",
         "audit",
-        "idle_exit_s",
         "max_inspect_bytes",
         "max_message_bytes",
         "max_preview_bytes",
@@ -87,7 +85,6 @@ class Config:
         self.timeout_ms: int | None = None
         self.audit = "after"
         self.refusal_style = "error"
-        self.idle_exit_s: float = IDLE_EXIT_S
         self.patterns: list[tuple[str, str]] = []
         self.warnings: list[str] = []
         self._environ = environ
@@ -126,7 +123,7 @@ class Config:
 def load_config(environ: Mapping[str, str], cwd: str | None = None) -> Config:
     """Raises `ConfigError` for the user's own file or environment; a project's faults become warnings."""
     config = Config(environ)
-    path = config_path(environ)
+    path = config_file(sub_home(environ))
     user = _read(path)
     if user is not None:
         _apply_user(config, user, path)
@@ -138,18 +135,23 @@ def load_config(environ: Mapping[str, str], cwd: str | None = None) -> Config:
     return config
 
 
-def config_path(environ: Mapping[str, str]) -> str:
-    home = environ.get("SUB_HOME")
-    if not home:
-        home = os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".subluminal")
-    return os.path.join(home, "config.toml")
+def idle_exit_s(environ: Mapping[str, str]) -> float:
+    """Seconds without work after which ledgerd ends. A fault in another table does not keep it from its work."""
+    name = "SUB_LEDGER_IDLE_S"
+    if name in environ:
+        try:
+            return _seconds(float(environ[name]), name)
+        except ValueError:
+            return _seconds(environ[name], name)
+    path = config_file(sub_home(environ))
+    return _idle_exit_s((_read(path) or {}).get("ledger", {}), path)
 
 
 def project_path(cwd: str | None, user_path: str) -> str | None:
     """The nearest `.subluminal/config.toml`, not above the repository's root and not the user's own."""
     directory = cwd
     while directory:
-        candidate = os.path.join(directory, ".subluminal", "config.toml")
+        candidate = os.path.join(directory, REPOSITORY_CONFIG)
         if os.path.isfile(candidate):
             return None if os.path.realpath(candidate) == os.path.realpath(user_path) else candidate
         parent = os.path.dirname(directory)
@@ -200,6 +202,8 @@ def _apply_user(config: Config, document: dict[str, Any], path: str) -> None:
             raise ConfigError(f"{path}: [{section}] must be a table")
         if section == "redaction":
             config.patterns += _patterns(table, path)
+        elif section == "ledger":
+            _idle_exit_s(table, path)
         elif section == "servers":
             for name, own in table.items():
                 config._servers[name] = _server(own, f"{path}: [servers.{name}]")
@@ -226,9 +230,7 @@ def _server(table: Any, where: str) -> dict[str, Any]:
     return own
 
 
-def _setting(section: str, key: str, value: Any, where: str) -> int | float | str:
-    if key == "idle_exit_s" and isinstance(value, float) and 0 < value < 1e9:
-        return value
+def _setting(section: str, key: str, value: Any, where: str) -> int | str:
     if key in _NUMBERS[section]:
         least, most = _NUMBERS[section][key]
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
@@ -241,6 +243,21 @@ def _setting(section: str, key: str, value: Any, where: str) -> int | float | st
         return str(value)
     known = [*_NUMBERS[section], *_WORDS[section], *(_SERVER_LISTS if section == "servers" else ())]
     raise _unknown(where, key, known)
+
+
+def _idle_exit_s(table: Any, where: str) -> float:
+    if not isinstance(table, dict):
+        raise ConfigError(f"{where}: [ledger] must be a table")
+    for key in table:
+        if key != "idle_exit_s":
+            raise _unknown(f"{where}: [ledger]", key, ("idle_exit_s",))
+    return _seconds(table.get("idle_exit_s", IDLE_EXIT_S), f"{where}: [ledger]: idle_exit_s")
+
+
+def _seconds(value: object, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
+        raise ConfigError(f"{where} must be a number of seconds above 0, not {value!r}")
+    return float(value)
 
 
 def _patterns(table: dict[str, Any], where: str) -> list[tuple[str, str]]:
@@ -291,7 +308,7 @@ def _apply_project(config: Config, path: str) -> None:
         )
 
 
-def _tightens(config: Config, key: str, value: int | float | str) -> bool:
+def _tightens(config: Config, key: str, value: int | str) -> bool:
     if key == "audit":
         return value == "before"
     if key == "max_preview_bytes":
@@ -302,7 +319,7 @@ def _tightens(config: Config, key: str, value: int | float | str) -> bool:
 
 
 def _apply_environ(config: Config, environ: Mapping[str, str]) -> None:
-    """The shim's settings; the daemon reads its own variable."""
+    """The shim's settings; `idle_exit_s` has the daemon's own variable."""
     for key in (*_NUMBERS["shim"], *_WORDS["shim"]):
         name = "SUB_" + key.upper()
         text = environ.get(name)

@@ -6,14 +6,15 @@ Imports tomlkit, so nothing on the shim's path may import this.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
 
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from subluminal.contracts.errors import ConfigError
-from subluminal.host.config import config_path, load_config
+from subluminal.host.config import load_config
+from subluminal.host.files import replace_file
+from subluminal.host.home import config_file, sub_home
 from subluminal.host.secrets.bindings import Binding
 
 
@@ -40,7 +41,7 @@ def read_config_text(environ: Mapping[str, str]) -> str:
     # A file that does not load is not edited: the change could mean something else than it seems.
     load_config(environ)
     try:
-        with open(config_path(environ), encoding="utf-8", newline="") as file:
+        with open(config_file(sub_home(environ)), encoding="utf-8", newline="") as file:
             return file.read()
     except FileNotFoundError:
         return ""
@@ -48,18 +49,11 @@ def read_config_text(environ: Mapping[str, str]) -> str:
 
 def write_config_text(environ: Mapping[str, str], text: str) -> str:
     """Replace the file (or the file a link points to); returns its path."""
-    path = os.path.realpath(config_path(environ))
-    directory = os.path.dirname(path)
-    os.makedirs(directory, mode=0o700, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(prefix=".config.toml.", dir=directory)
+    path = os.path.realpath(config_file(sub_home(environ)))
     try:
-        with open(descriptor, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        replace_file(path, text.encode(), durable=True)
     except OSError as error:
-        os.unlink(temporary)
         raise ConfigError(f"{path} cannot be written: {error.strerror}") from None
     return path
 

@@ -68,7 +68,7 @@ def _registered_environ(pid: int) -> dict[str, str]:
     import json
 
     try:
-        with open(os.path.join(home.run_dir(), f"{pid}.json"), encoding="utf-8") as file:
+        with open(home.registration_file(pid), encoding="utf-8") as file:
             entry = json.load(file)
         if entry["start"] != start_time(pid):
             return {}
@@ -146,7 +146,7 @@ def new_id(prefix: str) -> str:
 
 def host_id() -> str:
     """Random, made once per machine and user, and kept in SUB_HOME."""
-    path = os.path.join(home.sub_home(), "host_id")
+    path = home.host_id_file()
     for _ in range(2):
         try:
             with open(path, encoding="ascii") as file:

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import os
 
+from subluminal.host.home import REPOSITORY_POLICY, sub_home, user_policy
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
 
 # Not to be moved by the environment: whoever can set a variable must not shed the organisation's policy.
 ORGANISATION_POLICY = "/etc/subluminal/policy.yaml"
-REPOSITORY_POLICY = os.path.join(".subluminal", "policy.yaml")
 
 BUILTIN_OBSERVE: dict[str, Any] = {
     "snapshot_format": 1,
@@ -80,8 +81,7 @@ def _named(environ: Mapping[str, str], cwd: str, explicit: str | None) -> Policy
 
 
 def _implied(environ: Mapping[str, str], cwd: str) -> list[PolicySource]:
-    home = environ.get("SUB_HOME") or os.path.join(os.path.expanduser("~"), ".subluminal")
-    user = os.path.join(home, "policy.yaml")
+    user = user_policy(sub_home(environ))
     found = [PolicySource("user", user)] if _present(user) else []
     return found + [PolicySource("repository", path) for path in _repository_policies(cwd)]
 

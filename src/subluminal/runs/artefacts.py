@@ -12,12 +12,12 @@ import time
 from typing import Any
 
 from subluminal.host import home
+from subluminal.host.files import replace_file
 from subluminal.ledger.fold.run_facts import RunFacts
-from subluminal.ledger.trace.seal import write_json, write_policies, write_whole
+from subluminal.ledger.trace.seal import write_json, write_policies
 from subluminal.reports.html import html
-from subluminal.reports.junit import junit_xml
 from subluminal.reports.markdown import markdown
-from subluminal.reports.sarif import Places, sarif
+from subluminal.reports.run import Places, run_junit, run_sarif
 from subluminal.runs.verdict import Verdict
 
 FORMAT = "subluminal-run-summary"
@@ -62,10 +62,10 @@ class Artefacts:
             **facts.summary(),
         }
         write_json(self._path("summary.json"), summary)
-        write_whole(self._path("junit.xml"), junit_xml(facts, child, problems))
-        write_json(self._path("results.sarif"), sarif(facts, self.places, problems))
-        write_whole(self._path("summary.md"), _utf8(markdown(facts, text, problems)))
-        write_whole(self._path("report.html"), _utf8(html(facts, text, failed, problems)))
+        replace_file(self._path("junit.xml"), run_junit(facts, child, problems))
+        write_json(self._path("results.sarif"), run_sarif(facts, self.places, problems))
+        replace_file(self._path("summary.md"), _utf8(markdown(facts, text, problems)))
+        replace_file(self._path("report.html"), _utf8(html(facts, text, failed, problems)))
 
     def _path(self, name: str) -> str:
         return os.path.join(self.directory, name)

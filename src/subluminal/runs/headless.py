@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING
 
 from subluminal.contracts.errors import ConfigError, UsageError
-from subluminal.core.emit.emitter import rfc3339
+from subluminal.contracts.moments import rfc3339
 from subluminal.host import home
 from subluminal.host.run.state import list_runs
 from subluminal.ledger.fold.run_facts import RunFacts

@@ -15,16 +15,12 @@ from subluminal.host.record.journal import SUFFIX, journal_name, list_journals, 
 from subluminal.ledger.trace.run_directory import JOURNALS, writers_left
 
 
-def _root() -> str:
-    return os.path.join(home.sub_home(), "headless")
-
-
 def headless_dir(run_id: str) -> str:
     """A new directory for this run, locked while this process lives."""
-    home.ensure_private_dir(_root())
+    home.ensure_private_dir(home.headless_dir())
     name = journal_name(run_id).removesuffix(SUFFIX)
-    directory = os.path.join(_root(), f"{name}.{os.getpid()}")
-    hidden = os.path.join(_root(), f".{name}.{os.getpid()}")
+    directory = os.path.join(home.headless_dir(), f"{name}.{os.getpid()}")
+    hidden = os.path.join(home.headless_dir(), f".{name}.{os.getpid()}")
     os.mkdir(hidden, 0o700)
     fcntl.flock(os.open(hidden, os.O_RDONLY | os.O_CLOEXEC), fcntl.LOCK_EX)  # open until the process ends
     os.rename(hidden, directory)
@@ -42,11 +38,11 @@ def spool_journals(journals_dir: str) -> None:
 def adopt_left_behind() -> None:
     """The journals of runs whose `sub run` was killed and whose shims have ended go to the spool."""
     try:
-        names = [name for name in os.listdir(_root()) if not name.startswith(".")]
+        names = [name for name in os.listdir(home.headless_dir()) if not name.startswith(".")]
     except OSError:
         return
     for name in names:
-        directory = os.path.join(_root(), name)
+        directory = os.path.join(home.headless_dir(), name)
         try:
             owner = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:

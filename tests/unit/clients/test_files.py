@@ -136,10 +136,12 @@ def test_temporary_names_cannot_be_foreseen_or_followed(home: ClientHome, monkey
     path = home.write("claude", PLAIN)
     victim = home.home / "victim"
     victim.write_text("untouched")
-    monkeypatch.setattr(files.secrets, "token_hex", lambda n: "00" * n)
-    (path.parent / f".{path.name}.sub-{'00' * 8}").symlink_to(victim)
+    monkeypatch.setattr(os, "urandom", bytes)
+    planted = path.parent / f".{path.name}.{'00' * 6}.new"
+    planted.symlink_to(victim)
     assert home.imported("claude").status == "refused"
     assert victim.read_text() == "untouched" and path.read_bytes() == PLAIN
+    assert planted.is_symlink(), "what others have put there is theirs"
 
 
 @pytest.mark.parametrize("how", ["in place", "by rename", "removed", "link turned", "same bytes, new file"])
@@ -149,10 +151,10 @@ def test_a_change_between_reading_and_writing_is_noticed(
     path = home.write("claude", PLAIN)
     other = home.home / "other.json"
     theirs = b'{"mcpServers": {}, "theirs": 1}'
-    write_like = files._write_like
+    make_like = files._make_like
 
     def meanwhile(*arguments: object) -> None:
-        write_like(*arguments)  # type: ignore[arg-type]
+        make_like(*arguments)  # type: ignore[arg-type]
         if how == "in place":
             path.write_bytes(theirs)
         elif how == "removed":
@@ -165,7 +167,7 @@ def test_a_change_between_reading_and_writing_is_noticed(
             else:
                 other.rename(path)
 
-    monkeypatch.setattr(files, "_write_like", meanwhile)
+    monkeypatch.setattr(files, "_make_like", meanwhile)
     report = home.imported("claude")
 
     assert report.status == "refused" and "another program" in (report.error or "")

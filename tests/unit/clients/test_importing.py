@@ -8,11 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from harness.client_files import SUB, ClientHome
+from harness.client_files import SUB, ClientHome, entries
 from subluminal.adapters.stdio.options import parse
+from subluminal.clients import wrapping
 from subluminal.clients.importing import Choice
 from subluminal.clients.literals import looks_secret
+from subluminal.clients.registry import CLIENTS
+from subluminal.contracts.errors import UsageError
 
 TOKEN = "ghp_ThisIsNotARealTokenAtAll0000000000"
 
@@ -192,3 +197,25 @@ def test_a_file_of_five_megabytes_is_no_trouble(home: ClientHome) -> None:
     assert home.restored("claude").exact is True
     assert path.read_bytes() == original
     assert time.monotonic() - started < 30
+
+
+WORD = st.sampled_from(
+    ["--", "--server-name", "--server-name=a=b", "--client", "--policy=p", "--events", "-h", "b", ""]
+)
+
+
+@given(st.lists(WORD, max_size=8))
+@example(["--server-name", "--", "--", "x"])
+@example(["--server-name=a", "--policy", "-h", "--", "x"])
+def test_an_entry_is_read_as_the_shim_reads_its_own_command_line(words: list[str]) -> None:
+    text = json.dumps({"mcpServers": {"a": {"command": "/opt/sub", "args": ["shim", *words]}}})
+    document, (entry,) = entries(CLIENTS["claude"], text.encode())
+    routed = wrapping.recognise(entry)
+    assert routed is not None
+    try:
+        options = parse(words)
+    except UsageError:
+        return
+    if not options.help:
+        assert routed.server_name == options.server_name
+        assert wrapping.launch(entry, document) == options.command

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from subluminal.contracts.errors import ConfigError
-from subluminal.host.config import Config, load_config
+from subluminal.host.config import Config, idle_exit_s, load_config
 
 
 def load(tmp_path: Path, text: str | None = None, project: str | None = None, **environ: str) -> Config:
@@ -71,7 +71,7 @@ def test_a_server_s_own_settings_win_over_the_general_ones(tmp_path: Path) -> No
         required = false
         """,
     )
-    assert config.idle_exit_s == 1.5
+    assert idle_exit_s({"SUB_HOME": str(tmp_path / "home")}) == 1.5
     github, other = config.server("github"), config.server("other")
     assert (github.timeout_ms, github.audit, github.refusal_style) == (100, "before", "result")
     assert (other.timeout_ms, other.audit, other.refusal_style) == (5000, "after", "result")
@@ -80,6 +80,23 @@ def test_a_server_s_own_settings_win_over_the_general_ones(tmp_path: Path) -> No
     assert (binding.redact, binding.required) == (True, False)
     assert config.other_bindings("other") == [binding]
     assert config.other_bindings("github") == []
+
+
+def test_shims_and_ledgerd_judge_the_ledger_s_table_alike(tmp_path: Path) -> None:
+    for text in ("[ledger]\nidle_exit_s = 0", "[ledger]\nidle_exit_s = 'soon'", "[ledger]\nidle = 3", "ledger = 3"):
+        with pytest.raises(ConfigError) as shim:
+            load(tmp_path, text)
+        with pytest.raises(ConfigError) as daemon:
+            idle_exit_s({"SUB_HOME": str(tmp_path / "home")})
+        assert (str(shim.value), shim.value.hint) == (str(daemon.value), daemon.value.hint)
+
+
+def test_a_fault_in_another_table_does_not_keep_ledgerd_from_the_record(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("[shim]\nnonsense = 1\n[ledger]\nidle_exit_s = 7\n")
+    assert idle_exit_s({"SUB_HOME": str(tmp_path)}) == 7.0
+    assert idle_exit_s({"SUB_HOME": str(tmp_path), "SUB_LEDGER_IDLE_S": "0.5"}) == 0.5
+    with pytest.raises(ConfigError, match="SUB_LEDGER_IDLE_S must be a number of seconds above 0, not 'soon'"):
+        idle_exit_s({"SUB_HOME": str(tmp_path), "SUB_LEDGER_IDLE_S": "soon"})
 
 
 def test_the_environment_wins_over_files(tmp_path: Path) -> None:
@@ -118,6 +135,10 @@ def test_the_environment_wins_over_files(tmp_path: Path) -> None:
             None,
         ),
         ("[servers.g]\nenv_allowlist = 'PATH'", "list of names", None),
+        ("ledger = 3", "[ledger] must be a table", None),
+        ("[ledger]\nidle_exit_s = 0", "number of seconds above 0", None),
+        ("[ledger]\nidle_exit_s = true", "number of seconds above 0", None),
+        ("[ledger]\nidle_exit = 3", "[ledger] has an unknown key 'idle_exit'", "idle_exit_s"),
         ("[redaction]\npatterns = [{name='x', regex='('}]", "not a valid regular expression", "RE2"),
         ("[redaction]\npatterns = [{name='x'}]", "needs name and regex", "regex"),
         ("[redaction]\npattern = []", "unknown key 'pattern'", "patterns"),

@@ -38,30 +38,41 @@ class Options:
         self.help = False
 
 
+def read_words(words: list[str]) -> tuple[list[tuple[str, str | None, int]], int]:
+    """Name, value (None: it has none) and place of each option, and where the server's command begins.
+
+    Nothing is judged here: `clients` reads the entries of users with it, who may have written anything.
+    """
+    found: list[tuple[str, str | None, int]] = []
+    index = 0
+    while index < len(words):
+        if words[index] == "--":
+            return found, index + 1
+        name, equals, value = words[index].partition("=")
+        if name in _NAMES and not equals and index + 1 < len(words):
+            index += 1
+            equals, value = "=", words[index]
+        found.append((name, value if equals else None, index))
+        index += 1
+    return found, index
+
+
 def parse(argv: list[str]) -> Options:
     options = Options()
-    index = 0
-    while index < len(argv):
-        word = argv[index]
-        if word == "--":
-            options.command = argv[index + 1 :]
-            break
-        if word in ("-h", "--help"):
+    found, start = read_words(argv)
+    for name, value, place in found:
+        if value is None and name in ("-h", "--help"):
             options.help = True
             return options
-        name, equals, value = word.partition("=")
         if name not in _NAMES:
             raise UsageError(
-                f"sub shim does not know {word!r}",
+                f"sub shim does not know {argv[place]!r}",
                 hint="The server's own command follows after `--`; see sub shim --help.",
             )
-        if not equals:
-            index += 1
-            if index == len(argv):
-                raise UsageError(f"{name} needs a value", hint="See sub shim --help.")
-            value = argv[index]
+        if value is None:
+            raise UsageError(f"{name} needs a value", hint="See sub shim --help.")
         setattr(options, _NAMES[name], value)
-        index += 1
+    options.command = argv[start:]
     if not options.server_name:
         raise UsageError("--server-name is missing", hint="See sub shim --help.")
     if not options.command:

@@ -17,6 +17,7 @@ from subluminal.clients.report import FileReport
 from subluminal.clients.restoring import files_to_restore, restore_file
 from subluminal.clients.survey import SurveyedEntry, SurveyedFile, survey
 from subluminal.contracts.errors import UsageError
+from subluminal.host import home
 from subluminal.host.executable import find_sub, may_vanish
 from subluminal.reports.printable import printable
 
@@ -285,5 +286,5 @@ def _list_backups(client: str | None, as_json: bool) -> int:
         print(f"{record.created_at[:19]}Z  {record.client}  {state}  {printable(record.path)}{damaged}")
         print(f"    {printable(backups.backup_path(record))}")
     if not kept:
-        note(f"No backups in {backups.directory()}.")
+        note(f"No backups in {home.backup_dir()}.")
     return 0

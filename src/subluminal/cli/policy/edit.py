@@ -11,7 +11,7 @@ import click
 from subluminal.cli.policy.files import create_files, write_file
 from subluminal.cli.policy.source import source_of
 from subluminal.cli.render.output import note, print_json
-from subluminal.host.home import ensure_private_dir, sub_home, user_policy
+from subluminal.host.home import REPOSITORY_POLICY, ensure_private_dir, sub_home, user_policy
 from subluminal.policy.edit.layout import format_policy
 from subluminal.policy.edit.starter import starter_files
 from subluminal.reports.printable import printable
@@ -55,7 +55,7 @@ def init_command(path: str | None, user: bool, dry_run: bool, as_json: bool) -> 
 
 def _target(path: str | None) -> str:
     if path is None:
-        return os.path.join(".subluminal", "policy.yaml")
+        return REPOSITORY_POLICY
     if os.path.isdir(path):
         return os.path.join(path, "policy.yaml")
     if not path.endswith((".yaml", ".yml")):

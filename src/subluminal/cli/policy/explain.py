@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -11,6 +10,7 @@ import msgspec
 
 from subluminal.cli.policy.source import compiled
 from subluminal.cli.render.columns import pad, width
+from subluminal.cli.render.moments import parsed
 from subluminal.cli.render.output import DECISION_COLOURS, paint, print_json
 from subluminal.contracts.canonical import parse
 from subluminal.contracts.errors import CanonicalError, UsageError
@@ -98,11 +98,10 @@ def _object(text: str, option: str) -> bytes:
 def _milliseconds(at: str | None) -> int:
     if at is None:
         return time.time_ns() // 1_000_000
-    try:
-        moment = datetime.fromisoformat(at)
-    except ValueError:
-        raise UsageError(f"--at {at} is not a time", hint="Write it as 2026-01-31T12:00:00Z.") from None
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    moment = parsed(at)
+    if moment is None:
+        raise UsageError(f"--at {at} is not a time", hint="Write it as 2026-01-31T12:00:00Z.")
+    return int(moment.timestamp() * 1000)
 
 
 def _print(explanation: Explanation, server_name: str, tool_name: str) -> None:

@@ -5,22 +5,16 @@ from __future__ import annotations
 import os
 
 from subluminal.contracts.errors import ConfigError
+from subluminal.host.files import replace_file
 
 
 def write_file(path: str, content: bytes) -> None:
     """Replace a file in one step, keeping its permissions; a symbolic link keeps pointing to it."""
     target = os.path.realpath(path)
-    temporary = f"{target}.{os.getpid()}.tmp"
     try:
         mode = os.stat(target).st_mode & 0o777 if os.path.exists(target) else 0o644
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            os.fchmod(fd, mode)
-            file.write(content)
-        os.replace(temporary, target)
+        replace_file(target, content, mode=mode)
     except OSError as error:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
         raise _cannot_write(path, error) from None
 
 

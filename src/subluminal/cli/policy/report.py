@@ -1,12 +1,16 @@
-"""Findings in the formats that editors and CI systems read: one function each."""
+"""Findings and results of tests in the formats that editors and CI systems read: one function each."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from subluminal import __version__
 from subluminal.policy.lint.findings import ERROR, Finding
+from subluminal.reports.junit import FAILURE, Case, Fault, Suite, count, junit_xml
+from subluminal.reports.sarif import place, result, sarif
+
+if TYPE_CHECKING:
+    from subluminal.policy.replay.testing import FileResult
 
 
 def as_json(findings: list[Finding], files: list[str]) -> dict[str, Any]:
@@ -20,33 +24,29 @@ def as_json(findings: list[Finding], files: list[str]) -> dict[str, Any]:
 
 
 def as_sarif(findings: list[Finding]) -> dict[str, Any]:
-    """SARIF 2.1.0, as code scanning services take it."""
-    codes = sorted({finding.code for finding in findings})
-    driver = {
-        "name": "sub policy lint",
-        "version": __version__,
-        "rules": [{"id": code, "shortDescription": {"text": code.replace("-", " ")}} for code in codes],
-    }
-    return {
-        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
-        "version": "2.1.0",
-        "runs": [{"tool": {"driver": driver}, "results": [_sarif_result(f, codes) for f in findings]}],
-    }
+    rules = {code: code.replace("-", " ") for code in sorted({finding.code for finding in findings})}
+    return sarif("sub policy lint", rules, [_sarif_result(finding) for finding in findings])
 
 
-def _sarif_result(finding: Finding, codes: list[str]) -> dict[str, Any]:
+def _sarif_result(finding: Finding) -> dict[str, Any]:
     rule = f'Rule "{finding.rule_id}": ' if finding.rule_id is not None else ""
-    place = {
-        "artifactLocation": {"uri": finding.file.replace("\\", "/")},
-        "region": {"startLine": finding.line, "startColumn": finding.column},
-    }
-    return {
-        "ruleId": finding.code,
-        "ruleIndex": codes.index(finding.code),
-        "level": finding.level,
-        "message": {"text": f"{rule}{finding.message}. Fix: {finding.fix}"},
-        "locations": [{"physicalLocation": place}],
-    }
+    where = place(finding.file.replace("\\", "/"), startLine=finding.line, startColumn=finding.column)
+    return result(finding.code, finding.level, f"{rule}{finding.message}. Fix: {finding.fix}", where)
+
+
+def as_junit(files: list[FileResult]) -> bytes:
+    return junit_xml(map(_junit_suite, files))
+
+
+def _junit_suite(file: FileResult) -> Suite:
+    cases = []
+    for test in file.results:
+        failure = test.failure
+        fault = Fault(FAILURE, {"message": failure.text()}, failure.summary) if failure else None
+        cases.append(Case({"name": test.name, "classname": file.policy, "time": f"{test.seconds:.6f}"}, fault))
+    seconds = sum(test.seconds for test in file.results)
+    attributes = {"name": file.path, "tests": str(len(cases)), "failures": count(cases, FAILURE)}
+    return Suite({**attributes, "time": f"{seconds:.6f}"}, cases, {})
 
 
 def as_github(finding: Finding) -> str:

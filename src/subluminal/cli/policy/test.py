@@ -7,13 +7,13 @@ import sys
 import click
 
 from subluminal.cli.policy.files import write_file
+from subluminal.cli.policy.report import as_junit
 from subluminal.cli.policy.source import count, show_findings
 from subluminal.cli.render.output import note, paint, print_json
 from subluminal.contracts.errors import UsageError
 from subluminal.policy.lint.findings import InvalidPolicy
 from subluminal.policy.replay.cases import SUFFIXES, find_case_files
 from subluminal.policy.replay.testing import FileResult, TestResult, run_file
-from subluminal.reports.policy_junit import junit_xml
 from subluminal.reports.printable import printable
 
 
@@ -49,7 +49,7 @@ def test_command(
 ) -> int:
     files, broken = _run(paths or (".",), pattern)
     if junit:
-        write_file(junit, junit_xml(files))
+        write_file(junit, as_junit(files))
     results = [result for file in files for result in file.results]
     failed = [result for result in results if result.failure]
     rules = [hit for file in files for hit in file.covered.values()]

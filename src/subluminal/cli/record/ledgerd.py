@@ -91,15 +91,17 @@ def _stop(as_json: bool) -> int:
 
 
 def _foreground(http: str | None, quiet: bool) -> int:
+    from subluminal.host.config import idle_exit_s
+    from subluminal.host.home import ledgerd_log
+    from subluminal.ledger.daemon.contact import private_home
     from subluminal.ledger.daemon.daemon import AlreadyRunning, Daemon
     from subluminal.ledger.daemon.log import Log
-    from subluminal.ledger.daemon.settings import idle_exit_s, private_home
 
     os.umask(0o077)
     home = private_home()
-    log = Log(os.path.join(home, "ledgerd.log"), echo=not quiet)
+    log = Log(ledgerd_log(home), echo=not quiet)
     try:
-        daemon = Daemon(home, idle_exit_s=idle_exit_s(), log=log)
+        daemon = Daemon(home, idle_exit_s=idle_exit_s(os.environ), log=log)
     except AlreadyRunning as error:
         if not quiet:
             print(error, file=sys.stderr)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Any
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 # Bad lines named one by one; beyond that only their number.
 _NAMED_LINES = 20
-_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 @click.group("export", help="Export a run as a trace bundle that can be verified and ingested anywhere.")
@@ -267,14 +267,9 @@ def _prune(before: str) -> list[dict[str, Any]]:
 
 
 def _before(older_than: str) -> str:
-    from datetime import UTC, datetime, timedelta
+    from subluminal.cli.render.moments import moment_ms
+    from subluminal.contracts.moments import rfc3339
 
-    found = re.fullmatch(r"(\d{1,6})([smhdw])", older_than.strip())
-    if found is None:
+    if not re.fullmatch("[0-9]{1,6}[smhdw]", older_than.strip()):
         raise UsageError(f"--older-than {older_than!r} is no age.", hint="Write a number and a unit: 90d, 12w, 36h.")
-    seconds = int(found[1]) * _UNITS_S[found[2]]
-    try:
-        moment = datetime.now(UTC) - timedelta(seconds=seconds)
-    except OverflowError:
-        raise UsageError(f"--older-than {older_than!r} goes back before the calendar.") from None
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return rfc3339(moment_ms(older_than.strip(), time.time_ns() // 1_000_000))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from subluminal.contracts.errors import UsageError
+from subluminal.contracts.moments import epoch_ms, is_moment
 
 _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 
@@ -53,8 +54,9 @@ def short_time(ts: str | None) -> str:
 
 
 def between_ms(start: str | None, end: str | None) -> int | None:
-    first, last = parsed(start), parsed(end)
-    return None if first is None or last is None else max(0, int((last - first).total_seconds() * 1000))
+    if not (start and end and is_moment(start) and is_moment(end)):
+        return None
+    return max(0, epoch_ms(end) - epoch_ms(start))
 
 
 def duration(ms: int | None) -> str:

@@ -18,7 +18,7 @@ from subluminal.clients.server_env import ServerEnv, find_server_env, set_server
 from subluminal.contracts.errors import ClientConfigError, SecretError, UsageError
 from subluminal.core.redact.spellings import MIN_SECRET_BYTES
 from subluminal.host.config_edit import read_config_text, with_binding, write_config_text
-from subluminal.host.home import sub_home
+from subluminal.host.home import backup_dir
 from subluminal.host.secrets.bindings import PLACEHOLDER, Binding, check_secret_ref, placeholder
 from subluminal.host.secrets.keystore import keychain_available, open_store
 from subluminal.reports.printable import printable
@@ -91,7 +91,7 @@ def copies_in_backups(value: str) -> list[str]:
     """Backups taken before the adoption still hold the literal; whoever adopts a secret should know."""
     needle = value.encode("utf-8", "surrogateescape")
     found = []
-    for directory, _, names in os.walk(os.path.join(sub_home(), "backups")):
+    for directory, _, names in os.walk(backup_dir()):
         for name in names:
             path = os.path.join(directory, name)
             try:

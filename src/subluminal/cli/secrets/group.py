@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -16,6 +15,7 @@ import click
 from subluminal.cli.render.output import note, paint, print_json, table
 from subluminal.cli.secrets.adopt import adopt_command
 from subluminal.contracts.errors import SecretError, UsageError
+from subluminal.contracts.moments import rfc3339
 from subluminal.core.redact.spellings import MIN_SECRET_BYTES
 from subluminal.host.config import Config, load_config
 from subluminal.host.config_edit import read_config_text, with_binding, write_config_text
@@ -241,7 +241,7 @@ def _described(entry: Entry, config: Config, *, stored: bool = True) -> dict[str
         "source": entry.source,
         "stored": stored,
         "encrypted": entry.encrypted if stored else None,
-        "modified_at": None if modified is None else datetime.fromtimestamp(modified / 1000, UTC).isoformat(),
+        "modified_at": None if modified is None else rfc3339(modified),
         "bound_to": users,
     }
 

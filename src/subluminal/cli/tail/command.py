@@ -17,6 +17,7 @@ from subluminal.cli.tail.view import JsonView, RawView, TerminalView, TextView, 
 from subluminal.cli.tail.wanted import Wanted
 from subluminal.contracts.errors import LedgerError, UsageError
 from subluminal.contracts.vocabulary import ACTIONS
+from subluminal.host.clock import utc_now
 from subluminal.ledger.daemon.sync import sync
 from subluminal.ledger.read.ledger import MAX_LIMIT, Ledger
 from subluminal.ledger.read.plan import Filters
@@ -232,7 +233,7 @@ class Tail:
         """How long the calls have run that are still running."""
         if not self._open or not isinstance(self._view, TerminalView):
             return
-        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        now = utc_now()
         for call in self._open.values():
             elapsed_ms = between_ms(call.row["created_at"], now)
             if elapsed_ms is not None and elapsed_ms >= TICK_MS:

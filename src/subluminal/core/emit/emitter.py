@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from subluminal.contracts.jsontext import quote, to_json
+from subluminal.contracts.moments import rfc3339
 from subluminal.contracts.vocabulary import ALLOW, INTERFACE_VERSION
 
 TYPE_CHECKING = False
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     # Text (None: there is nothing to show), whether it was cut, and what kinds of secret were masked in it.
     Preview = tuple[str | None, bool, tuple[str, ...]]
 
-_DAYS_TO_1970 = 719468
 _quote = msgspec.json.Encoder().encode  # as `quote`, two to six times as fast on long text
 # Pairs of server and tool whose names are kept as JSON: agents invent any number of tool names.
 MAX_NAMES = 512
@@ -34,23 +34,6 @@ def _head(event_type: str) -> str:
 
 
 _START, _DECISION, _END = _head("tool_call_start"), _head("tool_call_decision"), _head("tool_call_end")
-
-
-def rfc3339(wall_ms: int) -> str:
-    """`2025-12-15T12:34:56.789Z` from epoch milliseconds, in integers: the core owns no clock and no calendar."""
-    seconds, millis = divmod(wall_ms, 1000)
-    days, second_of_day = divmod(seconds, 86400)
-    hour, rest = divmod(second_of_day, 3600)
-    minute, second = divmod(rest, 60)
-    # Days to civil date over 400-year eras of 146097 days that begin in March, so that a leap day comes last.
-    era, day_of_era = divmod(days + _DAYS_TO_1970, 146097)
-    year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36524 - day_of_era // 146096) // 365
-    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
-    month_index = (5 * day_of_year + 2) // 153
-    day = day_of_year - (153 * month_index + 2) // 5 + 1
-    month = month_index + 3 if month_index < 10 else month_index - 9
-    year = year_of_era + era * 400 + (1 if month <= 2 else 0)
-    return f"{year:04d}-{month:02d}-{day:02d}T{hour:02d}:{minute:02d}:{second:02d}.{millis:03d}Z"
 
 
 def policy_json(policy: PolicyRef) -> str:

@@ -53,17 +53,7 @@ class Tracer:
             why = "tool_name does not match"
         else:
             why = "risk_class does not match"
-        return {
-            "policy_id": engine.policy.policy_id,
-            "rule_id": rule.rule_id,
-            "kind": rule.kind,
-            "matched": False,
-            "why": why,
-            "state_before": None,
-            "state_after": None,
-            "decision": None,
-            "reason_code": None,
-        }
+        return unmatched(engine.policy.policy_id, rule.rule_id, rule.kind, why)
 
     def peek(self, step: Step, judgement: Judgement) -> Any:
         if step.accumulator is None:
@@ -72,3 +62,9 @@ class Tracer:
             return step.accumulator.peek(judgement, step.keys)
         except Exception:  # a trace shows what can be shown
             return None
+
+
+def unmatched(policy_id: str, rule_id: str, kind: str, why: str) -> dict[str, Any]:
+    """The record of a rule that had no say."""
+    nothing = dict.fromkeys(("state_before", "state_after", "decision", "reason_code"))
+    return {"policy_id": policy_id, "rule_id": rule_id, "kind": kind, "matched": False, "why": why, **nothing}

@@ -21,7 +21,6 @@ import stat
 from io import BytesIO
 
 SUFFIX = ".jsonl"
-REJECTED = "rejected"  # directory below the spool for lines that are no events
 
 
 def journal_name(shim_id: str) -> str:

@@ -7,7 +7,7 @@ import stat
 import time
 
 from subluminal.contracts.digest import sha256_hex
-from subluminal.host.home import run_dir
+from subluminal.host.home import run_dir, run_state_file
 
 FORMAT = 1
 MAGIC = b"SUBSTATE" + FORMAT.to_bytes(8, "little")
@@ -22,8 +22,7 @@ STALE_AFTER_SECONDS = 24 * 3600
 
 
 def state_path(run_id: str, directory: str | None = None) -> str:
-    name = sha256_hex(run_id.encode("utf-8", "surrogatepass"))
-    return os.path.join(directory or run_dir(), name + ".state")
+    return run_state_file(sha256_hex(run_id.encode("utf-8", "surrogatepass")), directory)
 
 
 def boot_id() -> bytes:

@@ -145,7 +145,7 @@ def _numbers() -> list[str]:
 
 def _ledgerd() -> int:
     try:
-        with open(os.path.join(home.sub_home(), "ledgerd.pid"), encoding="ascii") as file:
+        with open(home.ledgerd_pid(), encoding="ascii") as file:
             return int(file.read(20))
     except (OSError, ValueError):
         return 0

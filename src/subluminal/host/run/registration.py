@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from subluminal.host import home
+from subluminal.host.files import replace_file
 from subluminal.host.identity import start_time
 
 
@@ -21,17 +22,14 @@ class Registration:
     def __init__(self, environ: Mapping[str, str]) -> None:
         for left in stale_registrations():
             _unlink(left)
-        self._path = os.path.join(home.ensure_private_dir(home.run_dir()), f"{os.getpid()}.json")
+        home.ensure_private_dir(home.run_dir())
+        self._path = home.registration_file(os.getpid())
         entry = {
             "pid": os.getpid(),
             "start": start_time(os.getpid()),
             "environ": {name: value for name, value in environ.items() if name.startswith("SUB_")},
         }
-        draft = f"{self._path}.new"
-        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(fd, "w", encoding="utf-8", errors="surrogateescape") as file:
-            json.dump(entry, file)
-        os.replace(draft, self._path)
+        replace_file(self._path, json.dumps(entry).encode())
 
     def remove(self) -> None:
         _unlink(self._path)
@@ -66,7 +64,7 @@ def _files() -> list[str]:
         names = sorted(os.listdir(directory))
     except OSError:
         return []
-    ours = [name for name in names if name.endswith((".json", ".json.new")) and name.partition(".")[0].isdigit()]
+    ours = [name for name in names if name.endswith(".json") and name.partition(".")[0].isdigit()]
     return [os.path.join(directory, name) for name in ours]
 
 

@@ -17,7 +17,8 @@ import os
 import stat
 
 from subluminal.contracts.errors import SecretError
-from subluminal.host.config import config_path
+from subluminal.host.files import replace_file
+from subluminal.host.home import secret_dir, sub_home
 from subluminal.host.secrets.bindings import check_secret_ref, env_names
 
 TYPE_CHECKING = False
@@ -49,7 +50,7 @@ class Entry:
 
 
 def open_store(source: str, environ: Mapping[str, str]) -> EnvStore | FileStore | KeychainStore:
-    directory = os.path.join(os.path.dirname(config_path(environ)), "secrets")
+    directory = secret_dir(sub_home(environ))
     if source == "file":
         return FileStore(directory)
     if source == "keychain":
@@ -184,20 +185,13 @@ class FileStore:
             return file.read(2 * MAX_SECRET_BYTES)
 
     def _write(self, name: str, data: bytes) -> None:
-        os.makedirs(self.directory, mode=0o700, exist_ok=True)
+        for path in (os.path.dirname(self.directory), self.directory):
+            os.makedirs(path, mode=0o700, exist_ok=True)  # which gives the mode to the last directory only
         directory = self._open_directory()
         assert directory is not None
-        temporary = f".{name}.{os.getpid()}.{os.urandom(6).hex()}"
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            with open(os.open(temporary, flags, 0o600, dir_fd=directory), "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
-            os.fsync(directory)
+            replace_file(name, data, durable=True, dir_fd=directory)
         except OSError as error:
-            _discard(temporary, directory)
             raise SecretError(f"{os.path.join(self.directory, name)} cannot be written: {error.strerror}") from None
         finally:
             os.close(directory)
@@ -336,10 +330,3 @@ def _check_private(status: os.stat_result, path: str, mode: int) -> None:
             f"{path} can be read or changed by other users (mode {stat.S_IMODE(status.st_mode):04o})",
             hint=f"Run: chmod {mode:o} {path}   and replace the secret if others may have read it.",
         )
-
-
-def _discard(name: str, directory: int) -> None:
-    try:
-        os.unlink(name, dir_fd=directory)
-    except OSError:
-        pass

@@ -18,6 +18,18 @@ from subluminal.host.record.ledgerd import socket_address, spawn_ledgerd
 _RETRY_S = 0.02
 
 
+def private_home() -> str:
+    """The absolute SUB_HOME, made if need be; LedgerError if it cannot be."""
+    directory = os.path.abspath(home.sub_home())
+    try:
+        return home.ensure_private_dir(directory)
+    except OSError as error:
+        raise LedgerError(
+            f"The directory {directory} cannot be made: {error.strerror}.",
+            hint="Set SUB_HOME to one that can be written.",
+        ) from None
+
+
 def connect(timeout: float = 5.0) -> socket.socket | None:
     """A connection to the daemon, or None if none listens."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -74,8 +86,6 @@ def ask(request: dict[str, Any], timeout: float = 5.0) -> dict[str, Any] | None:
 
 def require_ledgerd(wait: float = 5.0) -> None:
     """Make sure that a daemon listens, within so many seconds."""
-    from subluminal.ledger.daemon.settings import private_home
-
     if listens():
         return
     spawn_ledgerd(private_home())

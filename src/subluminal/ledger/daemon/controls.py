@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
+from subluminal.contracts.moments import is_moment
 from subluminal.ledger.daemon.connections import Connection
 from subluminal.ledger.daemon.live import Follower, follow_request
-from subluminal.ledger.fold.rows import is_moment
 from subluminal.ledger.store.lines import newest_arrival
 from subluminal.ledger.store.policies import is_snapshot
 from subluminal.ledger.store.prune import prune

@@ -14,6 +14,7 @@ from time import monotonic
 from typing import Any
 
 from subluminal.contracts.errors import LedgerError
+from subluminal.host.home import ledger_socket, ledgerd_pid, spool_dir
 from subluminal.ledger.daemon.connections import Connection
 from subluminal.ledger.daemon.controls import answer, control_of
 from subluminal.ledger.daemon.intake import Intake
@@ -29,8 +30,8 @@ class AlreadyRunning(LedgerError):
 
 def _take_lock(home: str) -> int:
     try:
-        os.makedirs(os.path.join(home, "spool"), mode=0o700, exist_ok=True)
-        descriptor = os.open(os.path.join(home, "ledgerd.pid"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        os.makedirs(spool_dir(home), mode=0o700, exist_ok=True)
+        descriptor = os.open(ledgerd_pid(home), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise LedgerError(
             f"The ledger daemon cannot write in {home}: {error.strerror}.",
@@ -56,7 +57,7 @@ class Daemon:
         self._pace = Pace(idle_exit_s, self._started_at)
         self._lock = _take_lock(home)
         self._intake = Intake(home)
-        self._sockets = Sockets(os.path.join(home, "ledgerd.sock"), self._take)
+        self._sockets = Sockets(ledger_socket(home), self._take)
 
     def run(self) -> None:
         wake_read, wake_write = os.pipe()

@@ -9,7 +9,7 @@ from typing import Any
 
 from subluminal.contracts.errors import SubluminalError
 from subluminal.host import home
-from subluminal.host.record.journal import REJECTED, list_journals
+from subluminal.host.record.journal import list_journals
 from subluminal.ledger.daemon.contact import ask
 from subluminal.ledger.store.schema import open_reader
 
@@ -52,10 +52,7 @@ def _database(problems: list[str]) -> dict[str, Any]:
     finally:
         connection.close()
     if facts["rejected_lines"]:
-        problems.append(
-            f"Lines that are no events were set aside in {os.path.join(home.spool_dir(), REJECTED)}:"
-            f" {facts['rejected_lines']}."
-        )
+        problems.append(f"Lines that are no events were set aside in {home.rejected_dir()}: {facts['rejected_lines']}.")
     return facts
 
 

@@ -6,10 +6,10 @@ a socket stays queued and is not acknowledged.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from typing import Any
 
+from subluminal.host.home import ledger_db, run_dir, spool_dir
 from subluminal.host.run.files import remove_stale
 from subluminal.ledger.daemon.connections import Connection
 from subluminal.ledger.daemon.controls import reference
@@ -26,10 +26,10 @@ BUSY_TIMEOUT_MS = 250
 
 class Intake:
     def __init__(self, home: str) -> None:
-        self.store = Store(os.path.join(home, "ledger.db"), busy_timeout_ms=BUSY_TIMEOUT_MS)
-        self.spool = Spool(os.path.join(home, "spool"), self.store)
+        self.store = Store(ledger_db(home), busy_timeout_ms=BUSY_TIMEOUT_MS)
+        self.spool = Spool(spool_dir(home), self.store)
         self.journal_bytes = 0
-        self._run_dir = os.path.join(home, "run")
+        self._run_dir = run_dir(home)
         self._witnessed_at = 0.0
         self._housekeeping_at = 0.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from subluminal.ledger.fold.reading import utc_now
+from subluminal.host.clock import utc_now
 
 LIMIT_BYTES = 512 << 10
 

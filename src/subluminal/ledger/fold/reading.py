@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from subluminal.contracts import events as ev
+from subluminal.contracts.moments import is_moment
 from subluminal.contracts.vocabulary import EVENT_TYPES
-from subluminal.ledger.fold.rows import is_moment
 
 # No event of ours comes near: two previews of 16 KiB, escaped, and their envelope.
 MAX_LINE_BYTES = 1 << 20
@@ -91,7 +90,3 @@ def _read_newer(line: bytes, fault: str) -> NewerEvent:
     if event.type in EVENT_TYPES:
         raise BadEvent(fault)
     return event
-
-
-def utc_now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

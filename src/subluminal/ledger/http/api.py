@@ -21,6 +21,7 @@ import msgspec
 from aiohttp import WSMsgType, web
 
 from subluminal.contracts.errors import LedgerError, SubluminalError, UsageError
+from subluminal.host.home import ledger_db, ledger_socket
 from subluminal.host.record.ledgerd import socket_address
 from subluminal.ledger.daemon.submit import submit
 from subluminal.ledger.http.openapi import document
@@ -117,8 +118,8 @@ async def _sentences(request: web.Request, handler: Handler) -> web.StreamRespon
 
 class Api:
     def __init__(self, home: str) -> None:
-        self._path = os.path.join(home, "ledger.db")
-        self._socket = os.path.join(home, "ledgerd.sock")
+        self._path = ledger_db(home)
+        self._socket = ledger_socket(home)
 
     async def _read(self, ask: Callable[[Ledger], Any]) -> web.Response:
         """Answer from the database, in a thread: a long query must not hold up the live stream."""

@@ -12,6 +12,7 @@ import threading
 from aiohttp import web
 
 from subluminal.contracts.errors import UsageError
+from subluminal.host.home import token_file
 from subluminal.ledger.daemon.log import Log
 from subluminal.ledger.http.api import make_app
 
@@ -20,7 +21,7 @@ DEFAULT_PORT = 7411
 
 def http_token(home: str) -> str:
     """The bearer token of this home, made on first use, readable by its owner only."""
-    path = os.path.join(home, "http_token")
+    path = token_file(home)
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except FileExistsError:
@@ -78,5 +79,5 @@ def serve_in_thread(home: str, address: str, log: Log) -> int:
         await asyncio.Event().wait()
 
     threading.Thread(target=asyncio.run, args=(serve(),), name="http", daemon=True).start()
-    log(f"HTTP on {host}:{bound}; the token is in {os.path.join(home, 'http_token')}")
+    log(f"HTTP on {host}:{bound}; the token is in {token_file(home)}")
     return bound

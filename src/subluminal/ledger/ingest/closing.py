@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
+from subluminal.contracts.moments import epoch_ms
 from subluminal.contracts.vocabulary import ALLOW, INTERFACE_VERSION, THROTTLE
-from subluminal.ledger.fold.reading import utc_now
-from subluminal.ledger.fold.rows import epoch_ms
+from subluminal.host.clock import utc_now
 from subluminal.ledger.store.lines import N_BITS, LineReader
 
 CLOSED_BY = "ledgerd"

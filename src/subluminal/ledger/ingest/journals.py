@@ -10,17 +10,11 @@ what the writer left open is closed in its name (`closing.py`); once all of it i
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime
 from time import monotonic
 
-from subluminal.host.record.journal import (
-    REJECTED,
-    complete_lines,
-    list_journals,
-    open_journal,
-    release,
-    take_if_dead,
-)
+from subluminal.contracts.moments import rfc3339
+from subluminal.host.home import rejected_dir
+from subluminal.host.record.journal import complete_lines, list_journals, open_journal, release, take_if_dead
 from subluminal.ledger.fold.reading import MAX_LINE_BYTES, BadEvent
 from subluminal.ledger.ingest.closing import closing_lines, open_producers
 from subluminal.ledger.store.writer import Store
@@ -174,7 +168,7 @@ class Spool:
         self.store.record_rejected(journal.name, line_no, reason, len(line))
         if journal.rejected_bytes + len(line) >= REJECTED_LIMIT:
             return
-        directory = os.path.join(self.directory, REJECTED)
+        directory = rejected_dir(self.directory)
         os.makedirs(directory, mode=0o700, exist_ok=True)
         path = os.path.join(directory, journal.name)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -221,9 +215,9 @@ class Spool:
         if status.st_size > journal.offset and status.st_size != journal.half_at:
             return True
         block = b"\n" if status.st_size > journal.offset else b""
-        last_alive = datetime.fromtimestamp(status.st_mtime, UTC).isoformat(timespec="milliseconds")
+        last_alive = rfc3339(status.st_mtime_ns // 1_000_000)
         for producer in open_producers(self.store.connection, journal.name):
-            lines = closing_lines(self.store.connection, producer, last_alive.replace("+00:00", "Z"))
+            lines = closing_lines(self.store.connection, producer, last_alive)
             block += b"".join(line + b"\n" for line in lines)
         if not block:
             return False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -14,6 +13,7 @@ from subluminal.contracts import events as ev
 from subluminal.contracts.errors import LedgerError, UsageError
 from subluminal.contracts.history import RecordedCall, RecordedRun
 from subluminal.contracts.identity import Identity
+from subluminal.contracts.moments import epoch_ms
 from subluminal.ledger.fold.reading import MAX_LINE_BYTES, BadEvent, read_event
 from subluminal.ledger.read.ledger import Ledger, open_ledger
 from subluminal.ledger.store.encoding import unpack_text
@@ -41,10 +41,6 @@ def recorded_runs(source: str) -> Iterator[RecordedRun]:
             f"{source} is no ledger, no bundle and no file of events.",
             hint="Name a ledger.db, a bundle, a .jsonl file, or `ledger` for this machine's.",
         )
-
-
-def _ms(timestamp: str) -> int:
-    return round(datetime.fromisoformat(timestamp).timestamp() * 1000)
 
 
 # -- from events --------------------------------------------------------------------------------------------------
@@ -86,7 +82,7 @@ def _fold(run: _Run, event: Any) -> None:
             call.server_name,
             call.tool_name,
             call.args_hash,
-            _ms(event.ts),
+            epoch_ms(event.ts),
             call.seq,
             bytes_in=call.bytes_in,
             args_preview=None if preview is UNSET else preview,
@@ -104,7 +100,7 @@ def _fold(run: _Run, event: Any) -> None:
     elif isinstance(event, ev.ToolCallEnd):
         known = run.calls.get(event.call.call_id)
         if known is not None:
-            known.status, known.latency_ms, known.ended_ms = event.status, event.latency_ms, _ms(event.ts)
+            known.status, known.latency_ms, known.ended_ms = event.status, event.latency_ms, epoch_ms(event.ts)
     elif isinstance(event, ev.RunStart):
         for policy in (event.run.policy, *(event.run.policies or ())):
             run.policies[policy.policy_hash] = policy.policy_id
@@ -154,7 +150,7 @@ def _call(row: Any) -> RecordedCall:
         row[1],
         row[2],
         row[3],
-        _ms(row[4]),
+        epoch_ms(row[4]),
         row[5] or 0,
         bytes_in=row[6] or 0,
         args_preview=unpack_text(row[7]),
@@ -165,6 +161,6 @@ def _call(row: Any) -> RecordedCall:
         rule_id=row[12],
         reason_code=row[13],
         status=row[14],
-        ended_ms=None if row[15] is None else _ms(row[15]),
+        ended_ms=None if row[15] is None else epoch_ms(row[15]),
         latency_ms=row[16],
     )

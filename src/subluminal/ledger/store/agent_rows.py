@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from subluminal.contracts.agent_event import MAX_TEXT_BYTES, AgentEvent, bound_event, truncate_utf8
 from subluminal.contracts.events import AgentEventRecorded
-from subluminal.ledger.fold.rows import json_text, normal_ts
+from subluminal.contracts.moments import normal_ts
+from subluminal.ledger.fold.rows import json_text
 from subluminal.ledger.store.lines import N_BITS
 
 MAX_TOOL_ID_CHARS = 256

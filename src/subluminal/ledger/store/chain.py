@@ -19,6 +19,8 @@ import os
 import stat
 from hashlib import sha256
 
+from subluminal.host.files import replace_file
+
 GENESIS = b"\0" * 32
 COMPACT_ABOVE_BYTES = 1 << 20
 
@@ -34,10 +36,6 @@ class Head:
         self.count = count
         self.hash = hash_
         self.pruned = pruned
-
-
-def heads_path(ledger_db: str) -> str:
-    return os.path.splitext(ledger_db)[0] + ".heads"
 
 
 def read_heads(path: str) -> dict[str, Head]:
@@ -102,14 +100,4 @@ def append_heads(path: str, changed: list[tuple[str, Head]]) -> int:
 def compact_heads(path: str) -> int:
     """Rewrite the file with one line per run; its new size."""
     block = b"".join(head_line(run_id, head) for run_id, head in read_heads(path).items())
-    temporary = path + ".new"
-    with open(temporary, "wb", opener=_private) as file:
-        file.write(block)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    return len(block)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+    return replace_file(path, block, durable=True)

@@ -9,7 +9,7 @@ import sqlite3
 from functools import partial
 from typing import Any
 
-from subluminal.ledger.fold.reading import utc_now
+from subluminal.host.clock import utc_now
 from subluminal.ledger.store.lines import N_BITS
 from subluminal.ledger.store.writer import Store
 

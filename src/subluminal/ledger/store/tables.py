@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from subluminal.contracts import events as ev
+from subluminal.contracts.moments import epoch_ms, normal_ts
 from subluminal.ledger.fold.reading import AnyEvent
 from subluminal.ledger.fold.rows import (
     CALL_COLUMNS,
@@ -28,11 +29,9 @@ from subluminal.ledger.fold.rows import (
     call_from_reference,
     call_from_start,
     call_values,
-    epoch_ms,
     filled_values,
     json_text,
     new_run,
-    normal_ts,
 )
 from subluminal.ledger.store.chain import GENESIS, link
 from subluminal.ledger.store.encoding import pack_lines, pack_text

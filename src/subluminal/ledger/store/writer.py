@@ -25,8 +25,10 @@ from msgspec import UNSET
 
 from subluminal.contracts import events as ev
 from subluminal.contracts.errors import LedgerError
+from subluminal.host.clock import utc_now
+from subluminal.host.home import heads_path, snapshot_dir
 from subluminal.ledger.fold import reading
-from subluminal.ledger.fold.reading import AnyEvent, BadEvent, read_event, utc_now
+from subluminal.ledger.fold.reading import AnyEvent, BadEvent, read_event
 from subluminal.ledger.fold.rows import Producer, Run
 from subluminal.ledger.store import chain
 from subluminal.ledger.store.agent_rows import AgentTable
@@ -52,7 +54,7 @@ class Store:
             self.connection = open_writer(path, busy_timeout_ms=busy_timeout_ms)
         except (sqlite3.Error, OSError) as error:
             raise LedgerError(f"The ledger {path} cannot be opened for writing: {error}.") from None
-        self._heads_path = chain.heads_path(path) if path else os.devnull
+        self._heads_path = heads_path(path) if path else os.devnull
         self._heads_limit = chain.COMPACT_ABOVE_BYTES
         self.unwitnessed: dict[str, chain.Head] = {}
         self._disputed: set[str] = set()
@@ -266,7 +268,7 @@ class Store:
         self._runs = RunTable(self.connection)
         self._calls = CallTable(self.connection, self._trusting)
         self._agent = AgentTable(self.connection)
-        self._catalogue = Catalogue(self.connection, os.path.join(os.path.dirname(self.path), "snapshots"))
+        self._catalogue = Catalogue(self.connection, snapshot_dir(os.path.dirname(self.path) or os.curdir))
 
     def _flush(self) -> None:
         self._speaker = None

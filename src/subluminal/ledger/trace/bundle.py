@@ -30,7 +30,8 @@ import msgspec
 from subluminal import __version__
 from subluminal.contracts.errors import LedgerError, UsageError, VerificationError
 from subluminal.contracts.vocabulary import INTERFACE_VERSION
-from subluminal.ledger.fold.reading import MAX_LINE_BYTES, BadEvent, read_event, utc_now
+from subluminal.host.clock import utc_now
+from subluminal.ledger.fold.reading import MAX_LINE_BYTES, BadEvent, read_event
 from subluminal.ledger.read.ledger import Ledger
 from subluminal.ledger.store.chain import GENESIS, link
 from subluminal.ledger.store.lines import N_BITS
@@ -66,6 +67,11 @@ class Manifest(msgspec.Struct):
 # -- writing --------------------------------------------------------------------------------------------------
 
 
+def new_manifest(run_id: str, count: int, head: bytes, files: dict[str, FileEntry]) -> Manifest:
+    made_by = (utc_now(), f"subluminal {__version__}", INTERFACE_VERSION)
+    return Manifest(FORMAT, FORMAT_VERSION, run_id, count, head.hex(), files, *made_by)
+
+
 def export_run(ledger: Ledger, run_id: str, destination: str, snapshots: str) -> Manifest:
     """Write the bundle of a run; what is there already is never overwritten."""
     ledger.connection.execute("BEGIN")  # one snapshot, while the daemon goes on writing
@@ -74,17 +80,8 @@ def export_run(ledger: Ledger, run_id: str, destination: str, snapshots: str) ->
     finally:
         ledger.connection.execute("ROLLBACK")
     with files["events.jsonl"]:
-        manifest = Manifest(
-            FORMAT,
-            FORMAT_VERSION,
-            run_id,
-            count,
-            head.hex(),
-            {name: _entry(content) for name, content in files.items()},
-            utc_now(),
-            f"subluminal {__version__}",
-            INTERFACE_VERSION,
-        )
+        entries = {name: _entry(content) for name, content in files.items()}
+        manifest = new_manifest(run_id, count, head, entries)
         text = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
         contents: dict[str, IO[bytes]] = {"manifest.json": io.BytesIO(text), **files}
         try:

@@ -20,6 +20,7 @@ from heapq import merge
 
 from msgspec import UNSET
 
+from subluminal.host.files import replace_file
 from subluminal.host.record.journal import SUFFIX, complete_lines, list_journals, open_journal, take_if_dead
 from subluminal.ledger.fold.reading import MAX_LINE_BYTES, AnyEvent, BadEvent, read_event
 
@@ -164,11 +165,8 @@ class RunDirectory:
             pass
         os.close(self._out)
         if not self.in_order and not any(journal.offset < 0 for journal in self._journals.values()):
-            draft = self.path + ".new"
-            with open(draft, "wb", opener=_private) as file:
-                for line in gathered(self.journals_dir, self.run_id):
-                    file.write(line + b"\n")
-            os.replace(draft, self.path)
+            lines = (line + b"\n" for line in gathered(self.journals_dir, self.run_id))
+            replace_file(self.path, lines)
             self.in_order = True
 
 
@@ -210,7 +208,3 @@ def _keyed(journals_dir: str, name: str, run_id: str | None) -> Iterator[tuple[s
             if run_id is None or event.run_id == run_id:
                 key, shim_id = max(key, event.ts), event.source.shim_id
                 yield key, shim_id, number, line[:-1]
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

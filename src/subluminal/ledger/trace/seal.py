@@ -14,27 +14,17 @@ from typing import Any
 
 import msgspec
 
-from subluminal import __version__
-from subluminal.contracts.vocabulary import INTERFACE_VERSION
-from subluminal.ledger.fold.reading import utc_now
+from subluminal.host.files import replace_file
 from subluminal.ledger.store.chain import GENESIS, link
 from subluminal.ledger.store.policies import find_snapshot
-from subluminal.ledger.trace.bundle import FORMAT, FORMAT_VERSION, MAX_FILES, FileEntry, Manifest
+from subluminal.ledger.trace.bundle import MAX_FILES, FileEntry, Manifest, new_manifest
 from subluminal.ledger.trace.run_directory import EVENTS, JOURNALS
 
 _HASH = re.compile("[0-9a-f]{64}")
 
 
-def write_whole(path: str, data: bytes) -> None:
-    draft = f"{path}.new"
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-    os.replace(draft, path)
-
-
 def write_json(path: str, value: Any) -> None:
-    write_whole(path, msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+    replace_file(path, msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
 
 
 def write_policies(directory: str, hashes: list[str], snapshots: str) -> list[str]:
@@ -48,7 +38,7 @@ def write_policies(directory: str, hashes: list[str], snapshots: str) -> list[st
             if snapshot is None:
                 continue
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-            write_whole(path, snapshot)
+            replace_file(path, snapshot)
         names.append(name)
     return names
 
@@ -60,17 +50,7 @@ def seal(directory: str, run_id: str, policies: list[str]) -> Manifest:
         for line in file:
             head, count = link(head, line.removesuffix(b"\n")), count + 1
     files = {name: _entry(os.path.join(directory, name)) for name in (EVENTS, *policies)}
-    manifest = Manifest(
-        FORMAT,
-        FORMAT_VERSION,
-        run_id,
-        count,
-        head.hex(),
-        files,
-        utc_now(),
-        f"subluminal {__version__}",
-        INTERFACE_VERSION,
-    )
+    manifest = new_manifest(run_id, count, head, files)
     write_json(os.path.join(directory, "manifest.json"), manifest)
     shutil.rmtree(os.path.join(directory, JOURNALS), ignore_errors=True)
     return manifest

@@ -19,7 +19,8 @@ import msgspec
 from subluminal import __version__
 from subluminal.contracts.digest import sha256_hex_once
 from subluminal.contracts.errors import PolicyError
-from subluminal.host.home import ensure_private_dir, snapshot_dir
+from subluminal.host.files import replace_file
+from subluminal.host.home import ensure_private_dir, snapshot_file
 from subluminal.policy.sources import find_policies as find_policies
 
 TYPE_CHECKING = False
@@ -96,13 +97,9 @@ def _frame(source_hash: str, policy_hash: str) -> bytes:
     ).encode()
 
 
-def cache_file(source_hash: str) -> str:
-    return os.path.join(snapshot_dir(), source_hash + ".json")
-
-
 def _read_cache(source_hash: str) -> dict[str, Any] | None:
     try:
-        fd = os.open(cache_file(source_hash), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(snapshot_file(source_hash), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
     try:
@@ -132,20 +129,13 @@ def _checked(content: bytes, source_hash: str) -> dict[str, Any] | None:
 
 
 def _write_cache(source_hash: str, policy_hash: str, body: bytes) -> None:
-    path = cache_file(source_hash)
-    temporary = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
+    path = snapshot_file(source_hash)
     try:
         ensure_private_dir(os.path.dirname(path))
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            file.write(_frame(source_hash, policy_hash) + body[1:])
-        os.replace(temporary, path)
+        replace_file(path, _frame(source_hash, policy_hash) + body[1:])
         _prune(os.path.dirname(path))
     except OSError:
-        try:
-            os.unlink(temporary)
-        except OSError:
-            pass
+        pass
 
 
 def _prune(directory: str) -> None:

@@ -16,9 +16,9 @@ from subluminal.policy.document.tree import (
     Scalar,
     Sequence,
     check_text,
+    duplicate_key,
     number,
 )
-from subluminal.policy.lint.findings import shown
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"')
@@ -93,13 +93,7 @@ class _Reader:
                 raise self.error("json-syntax", 'a ":" was expected after the key', "separate key and value with :")
             self.at += 1
             if key.value in node.items:
-                raise DocumentError(
-                    "duplicate-key",
-                    f"key {shown(key.value)} occurs twice; the first is on line {node.items[key.value][0].line}",
-                    "keep one of the two",
-                    key.line,
-                    key.column,
-                )
+                raise duplicate_key(node, key.value, key.line, key.column)
             node.items[key.value] = (key, self.value(depth + 1))
             if self.closed("}"):
                 return node

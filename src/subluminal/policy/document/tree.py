@@ -14,6 +14,7 @@ from typing import Any
 
 from subluminal.contracts.errors import SubluminalError
 from subluminal.policy.compile.snapshot import MAX_SOURCE_BYTES
+from subluminal.policy.lint.findings import shown
 
 # The deepest place the contract names is 7 levels down; `suggested_args` may go further.
 MAX_DEPTH = 32
@@ -76,6 +77,11 @@ class Mapping(Node):
     def get(self, key: str) -> Node | None:
         entry = self.items.get(key)
         return entry[1] if entry else None
+
+
+def duplicate_key(mapping: Mapping, key: str, line: int, column: int) -> DocumentError:
+    message = f"key {shown(key)} occurs twice; the first is on line {mapping.items[key][0].line}"
+    return DocumentError("duplicate-key", message, "keep one of the two", line, column)
 
 
 def plain_value(node: Node | None) -> Any:

@@ -20,6 +20,7 @@ from subluminal.policy.document.tree import (
     Sequence,
     check_text,
     core_schema_value,
+    duplicate_key,
     place,
 )
 from subluminal.policy.lint.findings import WARNING, Finding, shown
@@ -155,12 +156,7 @@ class _Builder:
             raise _at(event, "key-not-text", "a list or mapping used as a key", "use a plain word as the key")
         text = node.plain if node.plain is not None else node.value
         if text in parent.items:
-            raise _at(
-                event,
-                "duplicate-key",
-                f"key {shown(text)} occurs twice; the first is on line {parent.items[text][0].line}",
-                "keep one of the two",
-            )
+            raise duplicate_key(parent, text, *_place(event))
         return Scalar(*_place(event), text, node.plain)
 
     def put(self, parent: Mapping, key: Scalar, node: Node, event: Any) -> None:

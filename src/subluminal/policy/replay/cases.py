@@ -18,6 +18,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, inspect
 
 from subluminal.contracts.events import Action, Client, Env, HintKind, Severity, Status, Timestamp
+from subluminal.contracts.moments import is_moment
 from subluminal.policy.compile.snapshot import read_source
 from subluminal.policy.document.tree import DocumentError, parse_document
 from subluminal.policy.lint.findings import ERROR, Finding, InvalidPolicy
@@ -79,6 +80,10 @@ class Test(Part):
     calls: Annotated[list[Call], Meta(min_length=1)]
     identity: Who = msgspec.field(default_factory=Who)
     at: Timestamp = "2026-01-01T12:00:00Z"  # the wall clock at at_ms 0
+
+    def __post_init__(self) -> None:
+        if not is_moment(self.at):
+            raise ValueError(f"{self.at} is not in the calendar")
 
 
 class CaseFile(Part):

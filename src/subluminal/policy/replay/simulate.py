@@ -11,6 +11,7 @@ from subluminal.contracts.toolcall import ToolCall
 from subluminal.core.engine.bundle import Engine
 from subluminal.core.engine.stack import Stack, Verdict
 from subluminal.core.engine.state import LocalState
+from subluminal.core.engine.trace import unmatched
 
 
 class Simulation:
@@ -61,17 +62,7 @@ class Simulation:
             why = "the policy does not apply to this run"
         else:
             why = "not asked: the run was terminated before"
-        return {
-            "policy_id": self.snapshot["policy_id"],
-            "rule_id": rule["rule_id"],
-            "kind": rule["kind"],
-            "matched": False,
-            "why": why,
-            "state_before": None,
-            "state_after": None,
-            "decision": None,
-            "reason_code": None,
-        }
+        return unmatched(self.snapshot["policy_id"], rule["rule_id"], rule["kind"], why)
 
 
 def decision_dict(decision: Decision) -> dict[str, Any]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime
 from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
 from subluminal.contracts.identity import Identity
+from subluminal.contracts.moments import epoch_ms
 from subluminal.core.engine.stack import Verdict
 from subluminal.policy.compile.bundle import compile_bundle
 from subluminal.policy.compile.snapshot import read_source
@@ -101,7 +101,7 @@ def run_test(test: Test, snapshot: dict[str, Any], covered: dict[str, bool]) -> 
     who = test.identity
     workload = None if who.workload is UNSET else who.workload
     identity = Identity("test", who.agent_id, who.client, who.env, None, workload)
-    start_ms = int(datetime.fromisoformat(test.at).timestamp() * 1000)
+    start_ms = epoch_ms(test.at)
     simulation = Simulation(snapshot, identity, start_ms)
     at_ms = 0
     for number, call in enumerate(test.calls, 1):

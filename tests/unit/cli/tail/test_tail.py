@@ -403,5 +403,5 @@ def test_a_call_is_on_its_way_out_soon_after_it_was_made(home):
 
 
 def _ring(home) -> None:
-    script = "from subluminal.host.record.doorbell import Notifier; Notifier(True).ring(0)"
+    script = "from subluminal.host.record.doorbell import Doorbell; Doorbell(True).ring()"
     subprocess.run([sys.executable, "-c", script], env=sub_environment(home), check=True)

@@ -11,8 +11,8 @@ import pytest
 from harness import places
 from harness.ledger import EventMaker
 from subluminal.contracts.errors import LedgerError
+from subluminal.host.home import heads_path
 from subluminal.ledger.read.ledger import open_ledger
-from subluminal.ledger.store.chain import heads_path
 from subluminal.ledger.store.schema import SCHEMA_VERSION, open_reader, open_writer
 from subluminal.ledger.store.writer import Store
 from subluminal.ledger.trace.verify import verify_all

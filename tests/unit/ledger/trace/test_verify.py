@@ -10,7 +10,8 @@ import pytest
 
 from harness.ledger import EventMaker
 from subluminal.contracts.errors import LedgerError
-from subluminal.ledger.store.chain import GENESIS, heads_path, link, read_heads
+from subluminal.host.home import heads_path
+from subluminal.ledger.store.chain import GENESIS, link, read_heads
 from subluminal.ledger.store.encoding import pack_lines, unpack_lines
 from subluminal.ledger.store.prune import prune
 from subluminal.ledger.store.writer import Store

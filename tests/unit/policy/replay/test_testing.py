@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness import places
+from subluminal.cli.policy.report import as_junit
 from subluminal.contracts.identity import Identity
 from subluminal.policy.compile.bundle import compile_bundle
 from subluminal.policy.edit.starter import starter_files
@@ -16,7 +17,6 @@ from subluminal.policy.lint.load import load_bundle
 from subluminal.policy.replay.cases import find_case_files, load_cases
 from subluminal.policy.replay.explain import explain_call
 from subluminal.policy.replay.testing import FileResult, run_file
-from subluminal.reports.policy_junit import junit_xml
 
 EXAMPLES = places.FIXTURES / "policies" / "examples"
 
@@ -159,13 +159,20 @@ def test_a_broken_test_file_is_described_like_a_broken_policy(tmp_path: Path) ->
     assert (5, "unknown-field", 'did you mean "rule_id"?') in found
 
 
+def test_a_test_at_a_moment_that_does_not_exist_is_a_broken_test(tmp_path: Path) -> None:
+    calls = "calls: [{server_name: s, tool_name: t, expect: ALLOW}]"
+    (tmp_path / "p.test.yaml").write_text(f'tests:\n  - {{name: x, at: "2026-02-30T00:00:00Z", {calls}}}\n')
+    with pytest.raises(InvalidPolicy, match="2026-02-30T00:00:00Z is not in the calendar"):
+        load_cases(str(tmp_path / "p.test.yaml"))
+
+
 def test_junit_counts_failures_and_survives_hostile_names(tmp_path: Path) -> None:
     result = run(
         tmp_path,
         '  - {name: "<&\\u0001]]>", calls: [{server_name: s, tool_name: t, expect: BLOCK}]}\n'
         "  - {name: fine, calls: [{server_name: s, tool_name: t, expect: ALLOW}]}\n",
     )
-    suite = ET.fromstring(junit_xml([result]))[0]
+    suite = ET.fromstring(as_junit([result]))[0]
     assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
     assert suite[0].get("name") == "<&�]]>"
     failure = suite[0].find("failure")
