@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,8 @@ import pytest
 from harness.in_process import POLICY, isolate
 from harness.ledger import ledgerd, spool_of, wait_for
 from subluminal.contracts.toolcall import ToolCall
+from subluminal.host.run.state import SharedState
+from subluminal.producer import runtime as runtime_module
 from subluminal.producer.runtime import TRANSPORT, Runtime
 
 
@@ -88,3 +92,60 @@ def test_a_refused_continuation_is_not_written_twice(tmp_path: Path, monkeypatch
         "TERMINATE_RUN",
     ]
     assert len(events.events_of("tool_call_end")) == 1
+
+
+def test_waiting_for_the_runs_state_never_stops_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    isolate(tmp_path, monkeypatch)
+    runtime = Runtime(POLICY)
+    with runtime:
+        pass
+    holder = SharedState.open("run-1")
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def run() -> str:
+        busy = asyncio.create_task(others())
+        holder.begin()
+        waiting = asyncio.create_task(runtime.turn(asyncio.sleep))
+        while turns < 200:
+            await asyncio.sleep(0)
+        assert not waiting.done(), "another process holds the state"
+        holder.abandon()
+        await waiting
+        busy.cancel()
+        return runtime.judge(tool_call()).decision.action
+
+    assert asyncio.run(run()) == "ALLOW"
+    holder.begin()  # what was locked for the judgement was let go with it
+    holder.abandon()
+    runtime.close()
+
+
+def test_a_state_that_nobody_lets_go_of_is_not_waited_for_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    isolate(tmp_path, monkeypatch)
+    monkeypatch.setattr(runtime_module, "LOCK_WAIT_SECONDS", 0.01)
+    runtime = Runtime(POLICY)
+    with runtime:
+        pass
+    holder = SharedState.open("run-1")
+    holder.begin()
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        await asyncio.sleep(seconds)
+
+    monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail("the loop was blocked"))
+    asyncio.run(runtime.turn(sleep))
+    record = runtime.judge(tool_call("search"))
+    assert record.decision.reason_code == "EVALUATION_ERROR"
+    assert waits, "it waited, once, and without blocking"
+    holder.abandon()
+    runtime.close()

@@ -2,7 +2,7 @@
 
 Each reads its entries and gathers operations; none changes state itself. Keys are digests of the policy, the rule and
 the scope: `run` is one entry per rule, `tool` one per tool name, `server_tool` one per server and tool. A leg that
-continues a call is neither charged nor counted again.
+continues a call, and another door that sees the same one (`claims`), is neither charged nor counted again.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class BudgetRule(Accumulator):
         self._on_exceed: str = self.detail.get("on_exceed") or BLOCK
 
     def apply(self, judgement: Judgement, outcome: Outcome, keys: Any) -> Refusal | None:
-        if judgement.call.continues is not None:
+        if judgement.counted:
             return None
         entries = judgement.entries
         _, _, calls, cost, _ = (entries.run_wide if self.run_wide else entries.keyed).get(keys, _NOTHING)
@@ -146,7 +146,7 @@ class RateRule(Accumulator):
         return tokens, remainder, at_ms
 
     def apply(self, judgement: Judgement, outcome: Outcome, keys: Any) -> Refusal | None:
-        if judgement.call.continues is not None:
+        if judgement.counted:
             return None
         tokens, remainder, at_ms = self.bucket(judgement, keys)
         if tokens >= self._cost:
@@ -180,7 +180,7 @@ class DedupeRule(Accumulator):
         return self.digest(policy, server_name, tool_name)
 
     def apply(self, judgement: Judgement, outcome: Outcome, keys: Any) -> Refusal | None:
-        if judgement.call.continues is not None:
+        if judgement.counted:
             return None
         key = _with_args(keys, judgement)
         now = judgement.mono_ms
@@ -228,7 +228,7 @@ class BreakerRule(Accumulator):
             refusal = self._open(judgement, errors, self.errors, BREAKER_ERRORS)
         if self.slow is not None and refusal is None:
             refusal = self._open(judgement, slow, self.slow, BREAKER_LATENCY)
-        if self.repeats is None or judgement.call.continues is not None:
+        if self.repeats is None or judgement.counted:
             return refusal
         threshold, window_ms = self.repeats
         key = _with_args(repeats, judgement)

@@ -43,6 +43,7 @@ class Judgement(Struct, eq=False, gc=False):
     wall_ms: int
     mono_ms: int
     entries: Entries
+    counted: bool = False  # an earlier leg, or another door, has been charged for this call
     always: list[Op] = []  # applied whatever is decided: an attempt counts
     trips: list[Trip] = []
 

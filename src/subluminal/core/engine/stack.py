@@ -20,6 +20,7 @@ from subluminal.contracts.vocabulary import (
     TERMINATE_RUN,
 )
 from subluminal.core.engine.bundle import Engine
+from subluminal.core.engine.claims import claim_of
 from subluminal.core.engine.hints import show_name, summary
 from subluminal.core.engine.plan import MAX_CACHED_NAME_CHARS, MAX_PLANS, Cache, Plan
 from subluminal.core.engine.rules import Judgement, Outcome, Refusal, TagRule
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from subluminal.contracts.toolcall import ToolCall
+    from subluminal.core.engine.claims import Claim
     from subluminal.core.engine.rules import Trip, Watch
     from subluminal.core.engine.state import Op, State
 
@@ -96,7 +98,7 @@ class Stack:
         """Decide one call. `args()` gives None when the arguments were not inspected, or raises CanonicalError."""
         key = (call.tool_name, call.server_name, call.risk_classes)
         plans: _Plans = self._plans.hot.get(key) or self._plans_for(call)
-        judgement = Judgement(call, args, args_hash, wall_ms, mono_ms, state.entries)
+        judgement = Judgement(call, args, args_hash, wall_ms, mono_ms, state.entries, call.continues is not None)
         if state.terminated is not None:
             return self._terminated(state, judgement, plans)
         if call.ambiguous is not None:
@@ -116,10 +118,14 @@ class Stack:
                 state.begin()
             try:
                 judgement.entries = state.entries
+                claim = None
+                if plans.stateful and judgement.call.call_context is not None and not judgement.counted:
+                    claim = claim_of(judgement)
+                    judgement.counted = claim is not None and claim.joined
                 outcomes: list[Outcome] = []
                 for engine, plan in plans.pairs:
                     outcomes.append(engine.evaluate(plan, judgement, tracer))
-                watch = self._gather(outcomes, judgement)
+                watch = self._gather(outcomes, judgement, claim)
             except BaseException:
                 if plans.stateful:
                     state.abandon()
@@ -138,7 +144,7 @@ class Stack:
             tags = sorted(judgement.call.risk_classes.union(*(outcome.tags for outcome in outcomes)))
         return Verdict(decision, tags, judgement.trips, watch, seq)
 
-    def _gather(self, outcomes: list[Outcome], judgement: Judgement) -> Watch | None:
+    def _gather(self, outcomes: list[Outcome], judgement: Judgement, claim: Claim | None) -> Watch | None:
         """Add to the operations what follows from the decision; the breakers to be told how the call ends."""
         for outcome in outcomes:
             if outcome.refusal is not None:
@@ -149,12 +155,14 @@ class Stack:
                 if action == TERMINATE_RUN:
                     judgement.always.append(self._terminate_op(winner, judgement))
                 return None
+        if claim is not None:
+            judgement.always.append(claim.op(judgement.mono_ms))
         watch: Watch = []
         for outcome in outcomes:
             if outcome.refusal is None:
                 judgement.always.extend(outcome.if_allowed)
             watch += outcome.watch
-        return watch or None
+        return None if claim is not None and claim.joined else watch or None
 
     def settle(self, watch: Watch | None, ok: bool, latency_ms: int, state: State, mono_ms: int) -> list[Trip]:
         """Tell the breakers how a call ended; returns those that have just tripped."""

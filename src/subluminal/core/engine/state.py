@@ -6,7 +6,7 @@ that is needed to apply it without the policy: absolute new values, or a timesta
 
     (SET_RUN, key, a, b, c)            values of a rule with scope `run`
     (SET, key, a, b, c)                values of a rule with scope `tool` or `server_tool`
-    (MARK, key, at_ms, 0, 0)           when this key was last seen (dedupe)
+    (MARK, key, at_ms, doors, 0)       when this key was last seen (dedupe), and by which doors (claims)
     (PUSH, key, at_ms, window_ms, n)   append to a window; older than window_ms is dropped, the newest n are kept
     (TERMINATE, code, message, policy_id, rule_id)
 

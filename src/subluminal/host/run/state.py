@@ -206,10 +206,11 @@ class SharedState:
             except OSError:
                 return True  # `begin` meets the same, and says so
             self._held = True
+            self._wait = LOCK_WAIT_SECONDS
         return True
 
     def wait_no_more(self) -> None:
-        """The next `begin` fails at once if another process still holds the lock: whoever calls has waited."""
+        """Until `try_lock` has succeeded, `begin` fails at once where it would wait: whoever calls has waited."""
         self._wait = 0.0
 
     def begin(self) -> None:
@@ -264,6 +265,8 @@ class SharedState:
     def _wait_for_lock(self, error: OSError) -> None:
         if not isinstance(error, BlockingIOError):
             raise StateUnavailable(f"the run's state cannot be locked: {error.strerror}") from None
+        if not self._wait:
+            raise StateUnavailable("another process holds the run's state") from None
         give_up = time.monotonic() + self._wait
         pause = 0.00002
         while True:
