@@ -23,8 +23,8 @@ def junit_xml(facts: RunFacts, exit_code: int | None, problems: list[str]) -> by
         by_tool.setdefault((refusal.server_name, refusal.tool_name), []).append(refusal)
     for (server_name, tool_name), tool in facts.tools.items():
         case = _case(f"mcp.{server_name}", tool_name, tool.latency_ms / 1000)
-        if tool.refused:
-            first = f"{tool.refused} of {tool.calls} calls refused: {tool.first_refusal}"
+        if tool.counts.blocked:
+            first = f"{tool.counts.blocked} of {tool.counts.total} calls refused: {tool.first_refusal}"
             failure = ET.SubElement(case, "failure", message=_text(first), type="refused")
             failure.text = _text("\n".join(map(_line, by_tool.get((server_name, tool_name), [])[:_NAMED_CALLS])))
         cases.append(case)

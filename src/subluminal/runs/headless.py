@@ -157,7 +157,7 @@ class HeadlessRunner(Runner):
         problems += self.recording.faults
         problems += [f"shim {shim_id} was still writing when the recording ended" for shim_id in left or ()]
         if ended:
-            missing = self._calls_counted() - self.calls_before - self.facts.calls
+            missing = self._calls_counted() - self.calls_before - self.facts.counts.total
             if missing > 0:
                 problems.append(f"{missing} more calls were judged than were recorded: a shim was killed or diverted")
         return problems
