@@ -215,7 +215,7 @@ class Tail:
             if len(self._open) > MAX_OPEN_CALLS:
                 del self._open[next(iter(self._open))]
         changed = call.hear(event)
-        if call.state == ENDED:
+        if call.is_complete:
             self._open.pop(key, None)
         if changed and self._wanted.call(as_row(call)):
             self._view.call(call, self._feed.ledger)
@@ -235,7 +235,7 @@ class Tail:
             return
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         for call in self._open.values():
-            elapsed_ms = between_ms(call.created_at, now)
+            elapsed_ms = None if call.state == ENDED else between_ms(call.created_at, now)
             if elapsed_ms is not None and elapsed_ms >= TICK_MS:
                 self._view.ticked(call, elapsed_ms)
 

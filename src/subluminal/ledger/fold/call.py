@@ -14,6 +14,7 @@ An event is anything that answers to the names of `contracts.events`: the types 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from subluminal.contracts.tool_use import tool_use_id
@@ -96,6 +97,12 @@ class Call:
         self.tool_name = tool_name
         self.args_hash = args_hash
         self.created_at = created_at
+
+    def fill(self, columns: Iterable[Any]) -> None:
+        """From a row of the ledger, by CALL_COLUMNS."""
+        for name, value in zip(CALL_COLUMNS, columns, strict=True):
+            if value is not None:
+                setattr(self, name, value)
 
     @property
     def key(self) -> tuple[str, str]:

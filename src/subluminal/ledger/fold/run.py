@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from subluminal.contracts import events as ev
 from subluminal.contracts.counts import Counts
@@ -36,33 +36,19 @@ class TypedCall(Call):
     absent = UNSET
 
 
-class Producer:
+class Producer(Struct, eq=False):
     """One shim's part in a run."""
 
-    __slots__ = (
-        "ended_at",
-        "host_id",
-        "journal",
-        "last_seq",
-        "no",
-        "proc_id",
-        "run_id",
-        "shim_id",
-        "started_at",
-        "status",
-    )
-
-    def __init__(self, no: int, shim_id: str, run_id: str, started_at: str, journal: str | None = None) -> None:
-        self.no = no
-        self.shim_id = shim_id
-        self.run_id = run_id
-        self.started_at = started_at
-        self.journal = journal
-        self.last_seq = 0
-        self.ended_at: str | None = None
-        self.status: str | None = None
-        self.host_id = ""
-        self.proc_id = ""
+    no: int
+    shim_id: str
+    run_id: str
+    started_at: str
+    journal: str | None = None
+    last_seq: int = 0
+    ended_at: str | None = None
+    status: str | None = None
+    host_id: str = ""
+    proc_id: str = ""
 
 
 class Run:

@@ -129,10 +129,10 @@ def _ledger_runs(ledger: Ledger) -> Iterator[RecordedRun]:
 
 
 def _stored(row: Any) -> Call:
-    call = Call(*row[:6])
-    for name in CALL_COLUMNS[6:]:
-        setattr(call, name, row[name])
-    call.args_preview = unpack_text(row["args_preview"])
+    *columns, args_preview = row
+    call = Call(*columns[:6])
+    call.fill(columns)
+    call.args_preview = unpack_text(args_preview)
     call.tags = None if call.tags_json is None else msgspec.json.decode(call.tags_json)
     return call
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 
-from subluminal.contracts.counts import is_error_sql, let_through_sql
+from subluminal.contracts.counts import let_through_sql
 from subluminal.contracts.errors import UsageError
 from subluminal.contracts.vocabulary import ACTIONS, ALLOW, STATUSES
 from subluminal.ledger.store.encoding import unpack_text
@@ -158,8 +158,9 @@ def plan(connection: sqlite3.Connection, filters: Filters) -> Plan:
     if filters.status and not {"OK", "PENDING"} & set(filters.status):
         leaders.append(
             [
-                Condition(f"c.status = '{word}' AND {is_error_sql('c.decision', 'c.status')}", (), "tool_calls_errors")
+                Condition(f"c.decision {let_through} AND c.status = '{word}'", (), "tool_calls_decision")
                 for word in filters.status
+                for let_through in (f"= '{ALLOW}'", "IS NULL")
             ]
         )
     if filters.server_name or filters.tool_name:

@@ -17,16 +17,8 @@ from subluminal.ledger.fold.run import TypedCall, json_text
 from subluminal.ledger.store.encoding import unpack_lines
 
 _DECISION_COLUMNS = (
-    "decision",
-    "rule_id",
-    "severity",
-    "reason_code",
-    "summary",
-    "backoff_ms",
-    "would_action",
-    "would_rule_id",
-    "would_reason_code",
-    "decision_event",
+    *("decision", "rule_id", "severity", "reason_code", "summary", "backoff_ms", "decision_event"),
+    *("would_action", "would_rule_id", "would_reason_code"),
 )
 _THIS_CALL = "WHERE call_id = ? AND run_id = ?"
 _DECIDE = f"UPDATE tool_calls SET {', '.join(name + ' = ?' for name in _DECISION_COLUMNS)} {_THIS_CALL}"

@@ -208,11 +208,10 @@ CREATE INDEX agent_events_run ON agent_events (run_id, at);
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 """
 
-# The condition is that of `contracts.counts.is_error_sql`, word for word: what was refused is found by its decision.
+# What ended with an error is found by `tool_calls_decision`: only a call that was let through counts as one.
 V2 = """
 ALTER TABLE tool_calls ADD COLUMN tool_use_id TEXT;
 DROP INDEX tool_calls_failed;
-CREATE INDEX tool_calls_errors ON tool_calls (status) WHERE status <> 'OK' AND (decision IS NULL OR decision = 'ALLOW');
 """
 
 MIGRATIONS: tuple[str, ...] = (V1, V2)

@@ -140,9 +140,7 @@ class CallTable:
             return None
         *columns, number, flags, hint_at, seq = found
         call = StoredCall("", "", "", "", "", "")
-        for name, value in zip(CALL_COLUMNS, columns, strict=True):
-            if value is not None:
-                setattr(call, name, value)
+        call.fill(columns)
         call.id, call.hint_at, call.stored = number, hint_at, True
         if flags is not None:
             call.redaction_flags = msgspec.json.decode(flags, type=list[str])

@@ -10,11 +10,10 @@ import pytest
 
 from harness import places
 from harness.ledger import EventMaker
-from subluminal.contracts.counts import is_error_sql
 from subluminal.contracts.errors import LedgerError
 from subluminal.ledger.read.ledger import open_ledger
 from subluminal.ledger.store.chain import heads_path
-from subluminal.ledger.store.schema import SCHEMA_VERSION, V2, open_reader, open_writer
+from subluminal.ledger.store.schema import SCHEMA_VERSION, open_reader, open_writer
 from subluminal.ledger.store.writer import Store
 from subluminal.ledger.trace.verify import verify_all
 
@@ -108,10 +107,6 @@ def test_a_run_whose_record_is_damaged_does_not_stop_the_migration(tmp_path: Pat
     Store(str(path)).close()
     (report,) = verify_all(str(path))
     assert not report.ok
-
-
-def test_the_index_of_errors_is_by_the_rule_that_counts_them() -> None:
-    assert f"tool_calls_errors ON tool_calls (status) WHERE {is_error_sql()};" in V2
 
 
 def test_a_ledger_of_a_newer_version_is_refused_by_readers_and_writers(tmp_path: Path) -> None:
