@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -111,3 +112,13 @@ def test_a_call_that_a_shim_and_the_server_itself_saw_is_told_once_with_both_doo
     outer = next(door for door in named["toolu_2"]["doors"] if door["transport"] == "mcp_stdio")
     described = run_sub(home, "show", outer["call_id"], "--no-sync").stdout
     assert "mcp_stdio (ALLOW), in_process (BLOCK)" in described
+
+
+@pytest.mark.parametrize("module", ["tail.command", "record.show_run", "record.show_call"])
+def test_telling_of_calls_imports_no_event_types(module: str) -> None:
+    script = (
+        "import sys; import subluminal.ledger.read.timeline, subluminal.ledger.read.description;"
+        f" import subluminal.cli.{module}; print({{'msgspec', 'click', 'asyncio'}} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
