@@ -26,6 +26,8 @@ MAX_OPEN = 10_000
 MAX_POLICY_ERRORS = 20
 OTHER_TOOLS = ("(others)", "(others)")
 
+_Key = tuple[str, str]
+
 
 class Refusal(Struct):
     """One call that was not let through."""
@@ -68,9 +70,10 @@ class RunFacts:
         self.recent: deque[TypedCall] = deque(maxlen=MAX_RECENT)
         self.policy_errors: list[str] = []
         # Calls that may still change; those that were forgotten of them, by what they were; and those that may not.
-        self._open: dict[str, TypedCall] = {}
+        # By shim and id: what one shim tells, an agent that meddles cannot unsay in the name of another.
+        self._open: dict[_Key, TypedCall] = {}
         self._forgotten: Counter[str | None] = Counter()
-        self._complete: dict[str, None] = {}
+        self._complete: dict[_Key, None] = {}
 
     @property
     def counts(self) -> Counts:
@@ -100,11 +103,6 @@ class RunFacts:
 
     def add(self, event: AnyEvent) -> None:
         producer = self.run.producers.get(event.source.shim_id) or self.run.join(event)
-        seq = event.source.seq
-        if seq is not UNSET:
-            if seq <= producer.last_seq:
-                return  # heard before: what one producer tells comes in its order
-            producer.last_seq = seq
         self.events += 1
         self._identify(event)
         if isinstance(event, ev.ToolCallStart | ev.ToolCallDecision | ev.ToolCallEnd):
@@ -139,10 +137,13 @@ class RunFacts:
     # -- calls ------------------------------------------------------------------------------------------------
 
     def _hear(self, event: ev.ToolCallStart | ev.ToolCallDecision | ev.ToolCallEnd) -> None:
-        call_id = event.call.call_id
-        if call_id in self._complete:
+        key = event.source.shim_id, event.call.call_id
+        if key in self._complete:
             return
-        call = self._open.get(call_id) or self._recall(event) or self._begin(event)
+        call = self._open.get(key)
+        if call is None:
+            call = self._open[key] = self._recall(event) or self._begin(event)
+            self._forget()
         if isinstance(event, ev.ToolCallStart):
             call.start(event)
             call.args_preview = None
@@ -151,8 +152,8 @@ class RunFacts:
         else:
             self._end(call, event)
         if call.is_complete:
-            self._open.pop(call_id, None)
-            self._complete[call_id] = None
+            self._open.pop(key, None)
+            self._complete[key] = None
             if len(self._complete) > MAX_OPEN:
                 del self._complete[next(iter(self._complete))]
 
@@ -161,11 +162,9 @@ class RunFacts:
         self.run.counts.total += 1
         self._tool(call).counts.total += 1
         self.recent.append(call)
-        self._keep(call)
         return call
 
-    def _keep(self, call: TypedCall) -> None:
-        self._open[call.call_id] = call
+    def _forget(self) -> None:
         if len(self._open) > MAX_OPEN:
             oldest = self._open.pop(next(iter(self._open)))
             self._forgotten[oldest.decision] += 1
@@ -186,7 +185,6 @@ class RunFacts:
                 call.start_event = 0
                 if action is not None:
                     call.decision, call.decision_event = action, 0
-                self._keep(call)
                 return call
         return None
 

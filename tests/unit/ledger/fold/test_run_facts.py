@@ -90,3 +90,14 @@ def test_previews_are_not_kept() -> None:
     maker = EventMaker("run-1", "shim-1")
     facts = facts_of([maker.start(), maker.decision(), maker.end()])
     assert [(call.args_preview, call.result_preview) for call in facts.recent] == [(None, None)]
+
+
+def test_what_one_shim_told_cannot_be_unsaid_in_the_name_of_another() -> None:
+    """An agent runs as the same user: it could write that a call was allowed, before or after it was refused."""
+    shim, agent = EventMaker("run-1", "shim-1"), EventMaker("run-1", "agent-1")
+    real = [shim.start(), shim.decision("BLOCK"), shim.end("ERROR", error={"class": "policy_block"})]
+    agent.reference, agent.seq = shim.reference, 1000
+    forged = [agent.decision(), agent.end()]
+    for lines in ([*forged, *real], [*real, *forged], [real[0], *forged, *real[1:]], [*real[:2], *forged, real[2]]):
+        facts = facts_of(lines)
+        assert facts.refused == 1 and facts.refused_at("info") == 1
