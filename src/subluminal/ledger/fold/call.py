@@ -36,7 +36,7 @@ class Plain(dict[str, Any]):
 class Call:
     """The columns of `tool_calls`, in two groups: known with the start, and filled in later. Then what stands beside.
 
-    Defaults are the class's: most columns of most calls are never set, and the store makes ten thousands a second.
+    Defaults are the class's: most columns of most calls are never set, and the store writes those that were.
     """
 
     call_id: str
@@ -148,12 +148,13 @@ class Call:
         if self.decision_event is not None:
             if self.end_event is not None or (seq is not absent and seq <= self.decision_seq):
                 return False
-            self.backoff_ms = self.would_action = self.would_rule_id = self.would_reason_code = None
+            self.rule_id = self.backoff_ms = self.would_action = self.would_rule_id = self.would_reason_code = None
         if seq is not absent:
             self.decision_seq = seq
         self.decision_event = n
         self.decision = decision.action
-        self.rule_id = decision.rule_id
+        if decision.rule_id is not None:
+            self.rule_id = decision.rule_id
         self.severity = decision.severity
         self.reason_code = decision.explain.reason_code
         self.summary = decision.explain.summary

@@ -6,10 +6,9 @@ Caches are bounded and may forget anything that is stored: it is read again when
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from hashlib import sha256
-from itertools import compress
-from operator import attrgetter, is_not
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -49,9 +48,6 @@ _SELECT_CALL = (
     " FROM tool_calls c LEFT JOIN previews p ON p.id = c.id LEFT JOIN hints h ON h.id = c.id"
     f" LEFT JOIN events e ON e.id = (? << {N_BITS}) + c.decision_event WHERE c.call_id = ? AND c.run_id = ?"
 )
-_OVERWRITE_CALL = _update_call([*FILLED_COLUMNS])
-call_values = attrgetter(*CALL_COLUMNS)
-filled_values = attrgetter(*FILLED_COLUMNS)
 PREVIEW_COLUMNS = ("call_id", "args_preview", "result_preview", "redaction_flags")
 
 
@@ -59,11 +55,14 @@ def _insert_preview(columns: list[str]) -> str:
     return f"INSERT INTO previews ({', '.join(columns)}, id) VALUES ({_places(len(columns) + 1)})"
 
 
-_UPSERT_PREVIEW = (
-    _insert_preview([*PREVIEW_COLUMNS])
-    + " ON CONFLICT (id) DO UPDATE SET args_preview = coalesce(args_preview, excluded.args_preview),"
-    " result_preview = coalesce(result_preview, excluded.result_preview), redaction_flags = excluded.redaction_flags"
-)
+def _upsert_preview(columns: list[str]) -> str:
+    return _insert_preview(columns) + (
+        " ON CONFLICT (id) DO UPDATE SET args_preview = coalesce(args_preview, excluded.args_preview),"
+        " result_preview = coalesce(result_preview, excluded.result_preview),"
+        " redaction_flags = coalesce(excluded.redaction_flags, redaction_flags)"
+    )
+
+
 _PUT_HINT = (
     "INSERT OR REPLACE INTO hints (id, call_id, hint_text, suggested_args_json, created_at, hint_kind, retry_advice)"
     " VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -79,32 +78,41 @@ _UPSERT_PRODUCER = (
 )
 
 
-_NOTHING = (None,) * len(CALL_COLUMNS)
-
-
 class _Shapes:
-    """Rows by the columns that they fill. Most columns of most rows are empty, and `sqlite3` takes longer to bind one
-    None than ten texts (it looks for an adapter each time), so empty columns are not mentioned at all."""
+    """Rows by the columns that they tell of. Most columns of most rows are empty, and `sqlite3` takes longer to bind
+    one None than ten texts (it looks for an adapter each time), so what was never set is not mentioned at all."""
 
-    __slots__ = ("_columns", "_make", "_rows")
+    __slots__ = ("_columns", "_make", "_shapes")
 
     def __init__(self, columns: tuple[str, ...], make: Callable[[list[str]], str]) -> None:
-        self._columns = columns
+        self._columns = frozenset(columns)
         self._make = make
-        self._rows: dict[tuple[bool, ...], list[list[Any]]] = {}
+        self._shapes: dict[tuple[str, ...], tuple[str, Callable[[Any], Any], list[Any]]] = {}
 
-    def add(self, values: tuple[Any, ...], row_id: int) -> None:
-        filled = tuple(map(is_not, values, _NOTHING))
-        row = list(compress(values, filled))
-        row.append(row_id)
-        rows = self._rows.get(filled)
-        if rows is None:
-            rows = self._rows[filled] = []
-        rows.append(row)
+    def add(self, row: Any) -> None:
+        """An object with an `id`, and an attribute for each column that it tells of."""
+        told = tuple(vars(row))
+        shape = self._shapes.get(told)
+        if shape is None:
+            names = [name for name in told if name in self._columns]
+            shape = self._shapes[told] = (self._make(names), attrgetter(*names, "id"), [])
+        shape[2].append(shape[1](row))
 
-    def statements(self) -> Iterator[tuple[str, list[list[Any]]]]:
-        for filled, rows in self._rows.items():
-            yield self._make(list(compress(self._columns, filled))), rows
+    def write(self, connection: sqlite3.Connection) -> None:
+        for statement, _, rows in self._shapes.values():
+            connection.executemany(statement, rows)
+
+
+class _Preview:
+    def __init__(self, call: StoredCall) -> None:
+        self.id = call.id
+        self.call_id = call.call_id
+        if call.args_preview is not None:
+            self.args_preview = pack_text(call.args_preview)
+        if call.result_preview is not None:
+            self.result_preview = pack_text(call.result_preview)
+        if call.redaction_flags:
+            self.redaction_flags = json_text(call.redaction_flags)
 
 
 class StoredCall(TypedCall):
@@ -113,7 +121,6 @@ class StoredCall(TypedCall):
     id = 0
     stored = False
     restarted = False  # the start came after the row was stored: its fixed columns must be written again
-    redecided = False  # the decision was replaced after the row was stored: columns may have become empty
 
 
 class CallTable:
@@ -167,30 +174,21 @@ class CallTable:
         fresh = _Shapes(CALL_COLUMNS, _insert_call)
         filled = _Shapes(FILLED_COLUMNS, _update_call)
         rewritten = _Shapes(CALL_COLUMNS, _update_call)
-        overwritten: list[tuple[Any, ...]] = []
         first_previews = _Shapes(PREVIEW_COLUMNS, _insert_preview)
-        previews: list[tuple[Any, ...]] = []
+        later_previews = _Shapes(PREVIEW_COLUMNS, _upsert_preview)
         hints: list[tuple[Any, ...]] = []
         for call in self._changed.values():
             was_stored = call.stored
             if not was_stored:
-                fresh.add(call_values(call), call.id)
+                fresh.add(call)
                 call.stored = True
             elif call.restarted:
-                rewritten.add(call_values(call), call.id)
+                rewritten.add(call)
                 call.restarted = False
-            elif not call.redecided:
-                filled.add(filled_values(call), call.id)
-            if call.redecided and was_stored:
-                overwritten.append((*filled_values(call), call.id))
-            call.redecided = False
+            else:
+                filled.add(call)
             if call.args_preview is not None or call.result_preview is not None or call.redaction_flags:
-                flags = json_text(call.redaction_flags) if call.redaction_flags else None
-                preview = (call.call_id, pack_text(call.args_preview), pack_text(call.result_preview), flags)
-                if was_stored:
-                    previews.append((*preview, call.id))
-                else:
-                    first_previews.add(preview, call.id)
+                (later_previews if was_stored else first_previews).add(_Preview(call))
                 call.args_preview = call.result_preview = None
             if call.hint is not None:
                 hint = call.hint
@@ -200,15 +198,8 @@ class CallTable:
                 )
                 call.hint = None
         self._changed.clear()
-        for statement, rows in (
-            *fresh.statements(),
-            *filled.statements(),
-            *rewritten.statements(),
-            *first_previews.statements(),
-        ):
-            self._connection.executemany(statement, rows)
-        self._connection.executemany(_OVERWRITE_CALL, overwritten)
-        self._connection.executemany(_UPSERT_PREVIEW, previews)
+        for shapes in (fresh, filled, rewritten, first_previews, later_previews):
+            shapes.write(self._connection)
         self._connection.executemany(_PUT_HINT, hints)
         self._forget_ended()
 
@@ -223,6 +214,7 @@ class CallTable:
     def _new(self, event: Any, producer_no: int, run: Run) -> StoredCall:
         call = begin(event, StoredCall)
         call.producer_no = producer_no
+        call.preview_truncated = 0
         call.id = self._next_id(epoch_ms(call.created_at), producer_no)
         run.counts.total += 1
         self._kept[(run.run_no, call.call_id)] = call

@@ -143,9 +143,7 @@ class Store:
 
     def _call_decision(self, event: ev.ToolCallDecision, n: int, producer: Producer, run: Run) -> None:
         call = self._calls.referred(event, producer.no, run)
-        again = call.decision is not None
-        if run.decide(call, event, n):
-            call.redecided = again
+        run.decide(call, event, n)
         self._calls.changed(call)
 
     def _call_end(self, event: ev.ToolCallEnd, n: int, producer: Producer, run: Run) -> None:
