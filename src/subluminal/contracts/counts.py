@@ -23,7 +23,7 @@ def is_error(action: str | None, status: str | None) -> bool:
 
 
 def let_through_sql(decision: str = "decision") -> str:
-    """`is_let_through` as a condition on a column. An index can be partial by it: it must stand there word for word."""
+    """`is_let_through` as a condition on a column."""
     return f"({decision} IS NULL OR {decision} = '{ALLOW}')"
 
 

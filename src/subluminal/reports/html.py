@@ -9,7 +9,8 @@ from html import escape
 from importlib import resources
 
 from subluminal.contracts.vocabulary import ALLOW, THROTTLE
-from subluminal.ledger.fold.run_facts import CallLine, Refusal, RunFacts
+from subluminal.ledger.fold.call import Call
+from subluminal.ledger.fold.run_facts import Refusal, RunFacts
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
@@ -61,12 +62,13 @@ def _head(facts: RunFacts, verdict: str, failed: bool) -> str:
 
 
 def _tiles(facts: RunFacts) -> str:
+    counts = facts.counts
     figures = [
-        ("calls", facts.calls, ""),
-        ("allowed", facts.actions[ALLOW], ""),
-        ("refused", facts.refused, "bad" if facts.refused else ""),
-        ("throttled", facts.actions[THROTTLE], "warn" if facts.actions[THROTTLE] else ""),
-        ("errors", facts.errors, "warn" if facts.errors else ""),
+        ("calls", counts.total, ""),
+        ("allowed", counts.allowed, ""),
+        ("refused", counts.blocked, "bad" if counts.blocked else ""),
+        ("throttled", counts.throttled, "warn" if counts.throttled else ""),
+        ("errors", counts.errors, "warn" if counts.errors else ""),
     ]
     if facts.would_refuse:
         figures.append(("would be refused", facts.would_refuse, "warn"))
@@ -97,19 +99,20 @@ def _refusal(refusal: Refusal) -> str:
 
 
 def _tools(facts: RunFacts) -> str:
-    most = max((tool.calls for tool in facts.tools.values()), default=1) or 1
+    most = max((tool.counts.total for tool in facts.tools.values()), default=1) or 1
     rows = []
-    for (server, name), tool in sorted(facts.tools.items(), key=lambda item: -item[1].calls):
-        allowed = tool.calls - tool.refused - tool.throttled
+    for (server, name), tool in sorted(facts.tools.items(), key=lambda item: -item[1].counts.total):
+        counts = tool.counts
+        allowed = counts.total - counts.blocked - counts.throttled
         bar = "".join(
             f'<i class="{kind}" style="width:{100 * value / most:.2f}%"></i>'
-            for kind, value in (("good", allowed), ("warn", tool.throttled), ("bad", tool.refused))
+            for kind, value in (("good", allowed), ("warn", counts.throttled), ("bad", counts.blocked))
             if value > 0
         )
-        mean = f"{tool.latency_ms / tool.calls:.0f}" if tool.calls else ""
+        mean = f"{tool.latency_ms / counts.total:.0f}" if counts.total else ""
         rows.append(
             f"<tr><td><code>{_t(server)}</code></td><td><code>{_t(name)}</code></td><td class=bar>{bar}</td>"
-            f"<td class=n>{tool.calls:,}</td><td class=n>{tool.refused:,}</td><td class=n>{tool.errors:,}</td>"
+            f"<td class=n>{counts.total:,}</td><td class=n>{counts.blocked:,}</td><td class=n>{counts.errors:,}</td>"
             f"<td class=n>{mean}</td></tr>"
         )
     head = "<th>server<th>tool<th><th class=n>calls<th class=n>refused<th class=n>errors<th class=n>mean ms"
@@ -119,18 +122,18 @@ def _tools(facts: RunFacts) -> str:
 def _recent(facts: RunFacts) -> str:
     rows = "".join(map(_call, facts.recent))
     head = "<th>time<th>tool<th>decision<th>rule<th>status<th class=n>ms"
-    shown = "All calls" if facts.calls == len(facts.recent) else f"The last {len(facts.recent)} calls"
+    shown = "All calls" if facts.counts.total == len(facts.recent) else f"The last {len(facts.recent)} calls"
     return (
-        f"<section><details{' open' if facts.calls <= 40 else ''}><summary>{shown}</summary>"
+        f"<section><details{' open' if facts.counts.total <= 40 else ''}><summary>{shown}</summary>"
         f"<table><thead><tr>{head}</thead><tbody>{rows}</tbody></table></details></section>"
     )
 
 
-def _call(call: CallLine) -> str:
-    state = "good" if call.action == ALLOW else "warn" if call.action == THROTTLE else "bad"
+def _call(call: Call) -> str:
+    state = "good" if call.decision == ALLOW else "warn" if call.decision == THROTTLE else "bad"
     latency = "" if call.latency_ms is None else str(call.latency_ms)
     return (
-        f"<tr><td>{_t(call.ts[11:23])}</td><td><code>{_t(call.server_name)}/{_t(call.tool_name)}</code></td>"
-        f'<td><span class="{state}">{_t(call.action or "unknown")}</span></td><td>{_t(call.rule_id or "")}</td>'
+        f"<tr><td>{_t(call.created_at[11:23])}</td><td><code>{_t(call.server_name)}/{_t(call.tool_name)}</code></td>"
+        f'<td><span class="{state}">{_t(call.decision or "unknown")}</span></td><td>{_t(call.rule_id or "")}</td>'
         f"<td>{_t(call.status or 'unknown')}</td><td class=n>{latency}</td></tr>"
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from subluminal.contracts.vocabulary import ALLOW, THROTTLE
 from subluminal.ledger.fold.run_facts import RunFacts
 
 MAX_ROWS = 50
@@ -12,6 +11,7 @@ _MAX_CELL = 300
 
 
 def markdown(facts: RunFacts, verdict: str, problems: list[str]) -> str:
+    counts = facts.counts
     lines = [
         f"## Subluminal: {_cell(facts.agent_id or 'agent')}",
         "",
@@ -19,7 +19,7 @@ def markdown(facts: RunFacts, verdict: str, problems: list[str]) -> str:
         "",
         "| calls | allowed | refused | throttled | errors |",
         "|---:|---:|---:|---:|---:|",
-        f"| {facts.calls} | {facts.actions[ALLOW]} | {facts.refused} | {facts.actions[THROTTLE]} | {facts.errors} |",
+        f"| {counts.total} | {counts.allowed} | {counts.blocked} | {counts.throttled} | {counts.errors} |",
         "",
     ]
     if problems:

@@ -82,8 +82,8 @@ def _tool_cases(facts: RunFacts) -> list[Case]:
     cases = []
     for (server_name, tool_name), tool in facts.tools.items():
         fault = None
-        if tool.refused:
-            first = f"{tool.refused} of {tool.calls} calls refused: {tool.first_refusal}"
+        if tool.counts.blocked:
+            first = f"{tool.counts.blocked} of {tool.counts.total} calls refused: {tool.first_refusal}"
             lines = map(_line, by_tool.get((server_name, tool_name), [])[:_NAMED_CALLS])
             fault = Fault(FAILURE, {"message": first, "type": "refused"}, "\n".join(lines))
         cases.append(_case(f"mcp.{server_name}", tool_name, tool.latency_ms / 1000, fault))

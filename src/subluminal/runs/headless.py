@@ -180,7 +180,7 @@ class Job:
         problems += self._gathered.directory.faults
         problems += [f"shim {shim_id} was still writing when the recording ended" for shim_id in left or ()]
         if ended:
-            missing = self._calls_counted() - self._calls_before - facts.calls
+            missing = self._calls_counted() - self._calls_before - facts.counts.total
             if missing > 0:
                 problems.append(f"{missing} more calls were judged than were recorded: a shim was killed or diverted")
         return problems

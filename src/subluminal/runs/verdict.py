@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from subluminal.contracts.vocabulary import ALLOW, SEVERITIES, THROTTLE
+from subluminal.contracts.vocabulary import SEVERITIES
 from subluminal.ledger.fold.run_facts import RunFacts
 from subluminal.reports.printable import printable
 
@@ -50,7 +50,7 @@ def judge(facts: RunFacts, problems: list[str], terminated: bool, strictness: St
         return Verdict(True, f"failed: {reasons[0]}", reasons)
     if facts.refused:
         return Verdict(False, f"passed, with {_calls(facts.refused)} refused", [])
-    return Verdict(False, "passed: no call was refused" if facts.calls else "passed: no tool was called", [])
+    return Verdict(False, "passed: no call was refused" if facts.counts.total else "passed: no tool was called", [])
 
 
 def exit_code(child: int, verdict: Verdict) -> int:
@@ -60,9 +60,10 @@ def exit_code(child: int, verdict: Verdict) -> int:
 
 def report(facts: RunFacts, verdict: Verdict) -> list[str]:
     """The lines for the job's log. No foreign text begins a line: some CI systems obey what stands there."""
+    counts = facts.counts
     lines = [
-        f"sub: {_calls(facts.calls)}: {facts.actions[ALLOW]} allowed, {facts.refused} refused, "
-        f"{facts.actions[THROTTLE]} throttled, {facts.errors} with errors"
+        f"sub: {_calls(counts.total)}: {counts.allowed} allowed, {counts.blocked} refused, "
+        f"{counts.throttled} throttled, {counts.errors} with errors"
     ]
     for refusal in facts.refusals[:SHOWN]:
         rule = refusal.rule_id or refusal.reason_code

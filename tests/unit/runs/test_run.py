@@ -88,7 +88,7 @@ def test_a_headless_run_comes_back_with_its_facts_and_the_verdict_on_them(tmp_pa
     outcome = run_command(["true"], options, said.append)
     assert outcome.facts is not None and outcome.verdict is not None
     assert (outcome.code, outcome.status, outcome.problems) == (0, "SUCCEEDED", ())
-    assert (outcome.facts.run_id, outcome.facts.calls, outcome.verdict.failed) == ("r", 0, False)
+    assert (outcome.facts.run_id, outcome.facts.counts.total, outcome.verdict.failed) == ("r", 0, False)
     assert (tmp_path / "trace" / "summary.json").exists()
     assert len(said) == 1 and "0 calls" in said[0]
 

@@ -64,7 +64,8 @@ def _find(ledger: Ledger, target: str, run: str | None) -> tuple[str, str | None
 
 
 def _show_run(ledger: Ledger, run_id: str, as_json: bool) -> None:
-    from subluminal.cli.record.show_run import lines, timeline
+    from subluminal.cli.record.show_run import lines
+    from subluminal.ledger.read.timeline import timeline
 
     run = ledger.run(run_id)
     items = timeline(ledger, run_id)
@@ -75,7 +76,8 @@ def _show_run(ledger: Ledger, run_id: str, as_json: bool) -> None:
 
 
 def _show_call(ledger: Ledger, run_id: str, call_id: str, as_json: bool) -> None:
-    from subluminal.cli.record.show_call import describe, lines
+    from subluminal.cli.record.show_call import lines
+    from subluminal.ledger.read.description import describe
 
     call = describe(ledger, ledger.call(call_id, run_id))
     if as_json:

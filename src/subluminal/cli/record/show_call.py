@@ -1,57 +1,21 @@
-"""Everything the ledger knows of one call, the policy that decided it included."""
+"""One call (`ledger.read.description`) drawn for a person."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from subluminal.cli.record.show_run import door
 from subluminal.cli.render.call_lines import state_word, wrapped
 from subluminal.cli.render.columns import PIPE_CELLS, cut, pad
 from subluminal.cli.render.moments import date_and_clock, duration
 from subluminal.cli.render.output import paint
 from subluminal.cli.render.rows import json_text
-from subluminal.ledger.read.ledger import Ledger
 from subluminal.reports.printable import printable
 
 Row = dict[str, Any]
 
 _MAX_PREVIEW_LINES = 60
 _FACT_CELLS = 11
-
-
-def describe(ledger: Ledger, call: Row) -> Row:
-    """The call with its run's identity, the policy that decided it and, where it is stored, the rule itself."""
-    run = ledger.run(call["run_id"])
-    decided = next((event for event in call["events"] if event["type"] == "tool_call_decision"), None)
-    policy = decided["decision"]["policy"] if decided else None
-    identity = {name: run[name] for name in ("agent_id", "client", "env", "principal", "mode")}
-    started = next((event for event in call["events"] if event["type"] == "tool_call_start"), None)
-    context = started["call"].get("call_context") if started else None
-    return {
-        **call,
-        **identity,
-        "policy": policy,
-        "rule": _rule(ledger, policy, call["rule_id"]),
-        "call_context": context,
-    }
-
-
-def _rule(ledger: Ledger, policy: Row | None, rule_id: str | None) -> Row | None:
-    if policy is None or rule_id is None:
-        return None
-    import json
-
-    row = ledger.connection.execute(
-        "SELECT rules_json FROM policy_versions WHERE rules_hash = ? AND rules_json IS NOT NULL",
-        (policy["policy_hash"],),
-    ).fetchone()
-    try:
-        stored = json.loads(row[0]) if row else None
-    except ValueError:
-        return None
-    rules = stored.get("rules") if isinstance(stored, dict) else stored
-    if not isinstance(rules, list):
-        return None
-    return next((rule for rule in rules if isinstance(rule, dict) and rule.get("rule_id") == rule_id), None)
 
 
 def lines(call: Row, columns: int | None) -> list[str]:
@@ -98,6 +62,7 @@ def _facts(call: Row) -> list[tuple[str, str]]:
         ("tags", ", ".join(call["tags"])),
         ("masked", ", ".join(call["redaction_flags"])),
         ("source", f"{call['transport'] or 'transport unknown'}, call {call['seq'] or '?'}, shim {call['shim_id']}"),
+        ("seen by", ", ".join(map(door, call["doors"])) if len(call["doors"]) > 1 else ""),
         ("client ids", ", ".join(f"{name} {value}" for name, value in (call["call_context"] or {}).items())),
     ]
     return facts

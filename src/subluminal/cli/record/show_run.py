@@ -1,8 +1,4 @@
-"""A run as a timeline: its calls where they began, and between them what else happened, the agent's own words included.
-
-An agent that runs under `sub agent run` reports the same tool calls as the shims. Where the client gave the call an id
-(`call_context`), the two are one: the agent's report is not told again.
-"""
+"""A run's timeline (`ledger.read.timeline`) drawn for a person. What was recorded is not told again as the agent's."""
 
 from __future__ import annotations
 
@@ -12,99 +8,13 @@ from subluminal.cli.render.call_lines import INDENT, call_lines, wrapped
 from subluminal.cli.render.columns import PIPE_CELLS, cut, pad
 from subluminal.cli.render.moments import between_ms, clock, date_and_clock, duration
 from subluminal.cli.render.output import paint
-from subluminal.cli.tail.call_state import CallState, apply, from_event
-from subluminal.ledger.read.ledger import Ledger, known
+from subluminal.ledger.read.ledger import known
 from subluminal.reports.printable import printable
 
 Row = dict[str, Any]
 Item = dict[str, Any]
-_Place = tuple[str, int]
 
-# Under `call_context`, by which agents name a single call; the rest of it names threads.
-_CALL_IDS = ("claudecode/toolUseId", "callId", "itemId")
 _STATUS_COLOURS = {"SUCCEEDED": "green", "RUNNING": "cyan", "CANCELLED": "yellow"}
-
-
-# -- what happened ----------------------------------------------------------------------------------------------------
-
-
-def timeline(ledger: Ledger, run_id: str) -> list[Item]:
-    """Items in order of time: `at`, `kind` ("call" or the type of the event) and what is known."""
-    builder = _Builder()
-    for event in ledger.timeline(run_id):
-        builder.take(event)
-    return builder.items()
-
-
-class _Builder:
-    def __init__(self) -> None:
-        self._calls: dict[str, tuple[_Place, CallState]] = {}
-        self._items: list[tuple[_Place, Item]] = []
-        self._latest: dict[str, str] = {}
-        self._count = 0
-        self._servers: dict[str, str] = {}
-        self._by_tool_id: dict[str, list[Row]] = {}
-
-    def take(self, event: Row) -> None:
-        kind = event["type"]
-        call = event.get("call")
-        place = self._place(event)
-        if kind == "breaker_trip" or not isinstance(call, dict):
-            self._item(kind, event, place)
-            return
-        known_call = self._calls.get(call["call_id"])
-        if known_call is None:
-            known_call = self._calls[call["call_id"]] = (place, from_event(event))
-        apply(known_call[1], event)
-        if kind == "tool_call_start":
-            self._servers.setdefault(event["source"]["shim_id"], call["server_name"])
-            context = call.get("call_context") or {}
-            for name in _CALL_IDS:
-                if isinstance(context.get(name), str):
-                    self._by_tool_id.setdefault(context[name], []).append(call)
-
-    def _place(self, event: Row) -> _Place:
-        """Where it stands in time. What one shim reports never moves before what it reported earlier, though the clock
-        was set back in between."""
-        shim_id = event["source"]["shim_id"]
-        moment = self._latest[shim_id] = max(self._latest.get(shim_id, ""), str(event["ts"]))
-        self._count += 1
-        return moment, self._count
-
-    def _item(self, kind: str, event: Row, place: _Place) -> None:
-        names = ("run", "policy", "load", "secret", "breaker", "health", "agent", "closed_by")
-        item: Item = {"at": event["ts"], "kind": kind, "shim_id": (event.get("source") or {}).get("shim_id")}
-        item.update({name: event[name] for name in names if name in event})
-        if kind == "breaker_trip":
-            item["call_id"] = event["call"]["call_id"]
-        self._items.append((place, item))
-
-    def items(self) -> list[Item]:
-        for _, item in self._items:
-            if item["shim_id"] in self._servers:
-                item["server_name"] = self._servers[item["shim_id"]]
-            if item["kind"] == "agent_event" and (call := self._recorded(item["agent"].get("data"))) is not None:
-                item["call_id"] = call["call_id"]
-        calls = [
-            (place, {"at": c.row["created_at"], "kind": "call", **c.row, "state": c.state})
-            for place, c in self._calls.values()
-        ]
-        # What happened in the same millisecond stays in the order of the chain.
-        return [item for _, item in sorted([*self._items, *calls], key=lambda placed: placed[0])]
-
-    def _recorded(self, data: Any) -> Row | None:
-        """The call of a shim that the agent speaks of. Ids such as `item_2` begin anew with every thread of an agent,
-        so the names must agree as well, as far as the agent tells them."""
-        if not isinstance(data, dict) or not isinstance(data.get("id"), str):
-            return None
-        names = [name for name in ("server_name", "tool_name") if isinstance(data.get(name), str)]
-        for call in self._by_tool_id.get(data["id"], []):
-            if all(call[name] == data[name] for name in names):
-                return call
-        return None
-
-
-# -- for a person -----------------------------------------------------------------------------------------------------
 
 
 def lines(run: Row, items: list[Item], columns: int | None) -> list[str]:
@@ -112,9 +22,16 @@ def lines(run: Row, items: list[Item], columns: int | None) -> list[str]:
     for item in _joined(items):
         if item["kind"] == "call":
             found += call_lines(item, columns)
+            if len(item["doors"]) > 1:
+                found.append(INDENT + printable("seen by " + ", ".join(map(door, item["doors"]))))
         else:
             found += _other(item, columns)
     return found
+
+
+def door(seen: Row) -> str:
+    """One door through which a call went, and what it decided."""
+    return f"{seen['transport'] or 'unknown'} ({seen['decision'] or 'no decision known'})"
 
 
 def _head(run: Row, columns: int | None) -> list[str]:

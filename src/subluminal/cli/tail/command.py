@@ -11,7 +11,6 @@ from typing import Any
 from subluminal.cli.options import Command, Option, Values
 from subluminal.cli.render.moments import between_ms
 from subluminal.cli.render.output import note
-from subluminal.cli.tail.call_state import ENDED, STARTED, CallState, apply, from_event, from_row
 from subluminal.cli.tail.feed import Feed, Gone, Presence, give_way, pause_s
 from subluminal.cli.tail.view import JsonView, RawView, TerminalView, TextView, View
 from subluminal.cli.tail.wanted import Wanted
@@ -19,6 +18,8 @@ from subluminal.contracts.errors import LedgerError, UsageError
 from subluminal.contracts.vocabulary import ACTIONS
 from subluminal.host.clock import utc_now
 from subluminal.ledger.daemon.sync import sync
+from subluminal.ledger.fold.call import ENDED, Call, Plain, begin
+from subluminal.ledger.read.call_row import as_row, recall
 from subluminal.ledger.read.ledger import MAX_LIMIT, Ledger
 from subluminal.ledger.read.plan import Filters
 
@@ -90,7 +91,7 @@ class Tail:
         self._values = values
         self._view = view
         self._feed = Feed()
-        self._open: dict[tuple[str, str], CallState] = {}
+        self._open: dict[tuple[str, str], Call] = {}
         self._wanted: Wanted | None = None
         self._told: str | None = None
 
@@ -144,7 +145,7 @@ class Tail:
         )
         page = ledger.calls(filters, limit=self._values["lines"])
         for row in reversed(page.rows):
-            call = from_row(ledger.call(row["call_id"], row["run_id"]))
+            call = recall(ledger.call(row["call_id"], row["run_id"]))
             if call.state != ENDED:
                 self._open[call.key] = call
             self._view.call(call, ledger)
@@ -201,31 +202,31 @@ class Tail:
         if kind in ("run_end", "breaker_trip", "policy_loaded"):
             self._view.happened(event, self._feed.ledger)
         elif "call" in event:
-            self._take_call(event)
+            self._take_call(Plain(event))
 
-    def _take_call(self, event: dict[str, Any]) -> None:
+    def _take_call(self, event: Plain) -> None:
         assert self._wanted is not None
         key = event["run_id"], event["call"]["call_id"]
         call = self._open.get(key)
         if call is None:
             call = self._earlier(key) if event["type"] != "tool_call_start" else None
-            call = call or from_event(event)
-            self._open[key] = call
+            if call is None and event["type"] == "hint_issued":
+                return
+            call = self._open[key] = call or begin(event, Call)
             if len(self._open) > MAX_OPEN_CALLS:
                 del self._open[next(iter(self._open))]
-        before = call.state, call.row["hint"]
-        apply(call, event)
-        if call.state == ENDED:
+        changed = call.hear(event)
+        if call.is_complete:
             self._open.pop(key, None)
-        if self._wanted.call(call.row) and (before != (call.state, call.row["hint"]) or call.state == STARTED):
+        if changed and self._wanted.call(as_row(call)):
             self._view.call(call, self._feed.ledger)
 
-    def _earlier(self, key: tuple[str, str]) -> CallState | None:
+    def _earlier(self, key: tuple[str, str]) -> Call | None:
         """A call that began before we looked."""
         if self._feed.ledger is None:
             return None
         try:
-            return from_row(self._feed.ledger.call(key[1], key[0]))
+            return recall(self._feed.ledger.call(key[1], key[0]))
         except LedgerError:
             return None
 
@@ -235,7 +236,7 @@ class Tail:
             return
         now = utc_now()
         for call in self._open.values():
-            elapsed_ms = between_ms(call.row["created_at"], now)
+            elapsed_ms = None if call.state == ENDED else between_ms(call.created_at, now)
             if elapsed_ms is not None and elapsed_ms >= TICK_MS:
                 self._view.ticked(call, elapsed_ms)
 

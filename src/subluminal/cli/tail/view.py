@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from typing import Any
 
 from subluminal.cli.render.call_lines import call_lines
 from subluminal.cli.render.columns import PIPE_CELLS, cut, terminal_columns
@@ -12,11 +13,14 @@ from subluminal.cli.render.moments import between_ms, clock, duration
 from subluminal.cli.render.output import paint
 from subluminal.cli.render.rows import json_line
 from subluminal.cli.render.screen import Block, Screen
-from subluminal.cli.tail.call_state import ENDED, CallState, Event
 from subluminal.cli.tail.terminal_input import quiet_input, restore_input
 from subluminal.contracts.errors import LedgerError
+from subluminal.ledger.fold.call import ENDED, Call
+from subluminal.ledger.read.call_row import as_row
 from subluminal.ledger.read.ledger import Ledger
 from subluminal.reports.printable import printable
+
+Event = dict[str, Any]
 
 _TAG_CHARACTERS = 4
 
@@ -24,7 +28,7 @@ _TAG_CHARACTERS = 4
 class View:
     """What the tail tells its view. The base class shows nothing."""
 
-    def call(self, call: CallState, ledger: Ledger | None) -> None:
+    def call(self, call: Call, ledger: Ledger | None) -> None:
         """A call is new or has changed."""
 
     def happened(self, event: Event, ledger: Ledger | None) -> None:
@@ -48,8 +52,8 @@ class RawView(View):
 
 
 class JsonView(View):
-    def call(self, call: CallState, ledger: Ledger | None) -> None:
-        sys.stdout.write(json_line(call.as_json()) + "\n")
+    def call(self, call: Call, ledger: Ledger | None) -> None:
+        sys.stdout.write(json_line({"state": call.state, **as_row(call)}) + "\n")
 
 
 class TextView(View):
@@ -64,11 +68,11 @@ class TextView(View):
     def columns(self) -> int | None:
         return terminal_columns()
 
-    def call(self, call: CallState, ledger: Ledger | None) -> None:
+    def call(self, call: Call, ledger: Ledger | None) -> None:
         if call.state == ENDED or self._show_open:
-            run_id = call.row["run_id"]
+            run_id = call.run_id
             self.enter_run(run_id, ledger)
-            self.put(call_lines(call.row, self.columns, tag=self.tag(run_id)))
+            self.put(call_lines(as_row(call), self.columns, tag=self.tag(run_id)))
 
     def happened(self, event: Event, ledger: Ledger | None) -> None:
         text, colour = self._told(event, ledger)
@@ -148,10 +152,10 @@ class TerminalView(TextView):
     def columns(self) -> int:
         return self._screen.columns
 
-    def call(self, call: CallState, ledger: Ledger | None) -> None:
-        run_id = call.row["run_id"]
+    def call(self, call: Call, ledger: Ledger | None) -> None:
+        run_id = call.run_id
         self.enter_run(run_id, ledger)
-        lines = call_lines(call.row, self.columns, tag=self.tag(run_id))
+        lines = call_lines(as_row(call), self.columns, tag=self.tag(run_id))
         block = self._blocks.get(call.key)
         if block is None or not self._screen.change(block, lines):
             block = self._screen.append(lines)
@@ -160,11 +164,11 @@ class TerminalView(TextView):
         else:
             self._blocks[call.key] = block
 
-    def ticked(self, call: CallState, elapsed_ms: int) -> None:
+    def ticked(self, call: Call, elapsed_ms: int) -> None:
         block = self._blocks.get(call.key)
         if block is not None:
-            tag = self.tag(call.row["run_id"])
-            self._screen.change(block, call_lines(call.row, self.columns, tag=tag, elapsed_ms=elapsed_ms))
+            tag = self.tag(call.run_id)
+            self._screen.change(block, call_lines(as_row(call), self.columns, tag=tag, elapsed_ms=elapsed_ms))
 
     def put(self, lines: list[str]) -> None:
         self._screen.append(lines)

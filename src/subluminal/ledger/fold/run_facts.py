@@ -12,8 +12,12 @@ from typing import Any
 from msgspec import UNSET, Struct, field
 
 from subluminal.contracts import events as ev
-from subluminal.contracts.vocabulary import ALLOW, RUN_STATUS_SEVERITY, SEVERITIES, THROTTLE
+from subluminal.contracts.counts import BLOCKED, COUNTERS, Counts
+from subluminal.contracts.moments import normal_ts
+from subluminal.contracts.vocabulary import ACTIONS, ALLOW, SEVERITIES
+from subluminal.ledger.fold.call import begin
 from subluminal.ledger.fold.reading import AnyEvent
+from subluminal.ledger.fold.run import RUNNING, Run, TypedCall
 
 MAX_REFUSALS = 500
 MAX_TOOLS = 500
@@ -21,6 +25,8 @@ MAX_RECENT = 200
 MAX_OPEN = 10_000
 MAX_POLICY_ERRORS = 20
 OTHER_TOOLS = ("(others)", "(others)")
+
+_Key = tuple[str, str]
 
 
 class Refusal(Struct):
@@ -39,90 +45,86 @@ class Refusal(Struct):
     policy_id: str
 
 
-class CallLine(Struct):
-    ts: str
-    call_id: str
-    server_name: str
-    tool_name: str
-    action: str | None = None
-    rule_id: str | None = None
-    status: str | None = None
-    latency_ms: int | None = None
-
-
 class ToolLine(Struct):
-    calls: int = 0
-    refused: int = 0
-    throttled: int = 0
-    errors: int = 0
+    counts: Counts = field(default_factory=Counts)
     latency_ms: int = 0
     first_refusal: str = ""
 
 
-class RunFacts(Struct):
-    run_id: str
-    agent_id: str = ""
-    client: str = ""
-    env: str = ""
-    principal: str | None = None
-    workload: dict[str, Any] | None = None
-    mode: str = ""
-    started_at: str = ""
-    ended_at: str | None = None
-    status: str | None = None
-    policies: dict[str, ev.PolicyRef] = field(default_factory=dict)  # by hash
-    events: int = 0
-    actions: Counter[str] = field(default_factory=Counter)
-    calls: int = 0
-    errors: int = 0
-    would_refuse: int = 0
-    refused_by_severity: Counter[str] = field(default_factory=Counter)
-    refused_by_rule: Counter[str] = field(default_factory=Counter)
-    refusals: list[Refusal] = field(default_factory=list)
-    tools: dict[tuple[str, str], ToolLine] = field(default_factory=dict)
-    recent: deque[CallLine] = field(default_factory=lambda: deque(maxlen=MAX_RECENT))
-    policy_errors: list[str] = field(default_factory=list)
-    open_calls: dict[str, CallLine] = field(default_factory=dict)
+class RunFacts:
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        self.run = Run(run_id, "")
+        self.agent_id = self.client = self.env = self.mode = ""
+        self.principal: str | None = None
+        self.workload: dict[str, Any] | None = None
+        self.policies: dict[str, ev.PolicyRef] = {}  # by hash
+        self.events = 0
+        self.actions: Counter[str] = Counter()
+        self.ended = 0
+        self.would_refuse = 0
+        self.refused_by_severity: Counter[str] = Counter()
+        self.refused_by_rule: Counter[str] = Counter()
+        self.refusals: list[Refusal] = []
+        self.tools: dict[tuple[str, str], ToolLine] = {}
+        self.recent: deque[TypedCall] = deque(maxlen=MAX_RECENT)
+        self.policy_errors: list[str] = []
+        # Calls that may still change; those that were forgotten of them, by what they were; and those that may not.
+        # By shim and id: what one shim tells, an agent that meddles cannot unsay in the name of another.
+        self._open: dict[_Key, TypedCall] = {}
+        self._forgotten: Counter[str | None] = Counter()
+        self._complete: dict[_Key, None] = {}
+
+    @property
+    def counts(self) -> Counts:
+        return self.run.counts
 
     @property
     def refused(self) -> int:
-        return sum(count for action, count in self.actions.items() if action not in (ALLOW, THROTTLE))
+        return self.run.counts.blocked
+
+    @property
+    def started_at(self) -> str:
+        return self.run.started_at
+
+    @property
+    def ended_at(self) -> str | None:
+        return self.run.told_end()[0]
+
+    @property
+    def status(self) -> str | None:
+        """The worst that a producer has told of its end; None before the first."""
+        status = self.run.told_end()[1]
+        return None if status == RUNNING else status
 
     def refused_at(self, severity: str) -> int:
         """How many calls were refused with this severity or a higher one."""
         return sum(self.refused_by_severity[word] for word in SEVERITIES[SEVERITIES.index(severity) :])
 
     def add(self, event: AnyEvent) -> None:
+        producer = self.run.producers.get(event.source.shim_id) or self.run.join(event)
         self.events += 1
-        if not self.started_at:
-            self._identify(event)
-        if isinstance(event, ev.ToolCallStart):
-            self._start(event)
-        elif isinstance(event, ev.ToolCallDecision):
-            self._decide(event)
-        elif isinstance(event, ev.ToolCallEnd):
-            self._end(event)
+        self._identify(event)
+        if isinstance(event, ev.ToolCallStart | ev.ToolCallDecision | ev.ToolCallEnd):
+            self._hear(event)
         elif isinstance(event, ev.RunStart):
-            self._run_start(event)
+            self.run.start(event, producer)
+            self.mode = self.run.mode or ""
+            for policy in (event.run.policy, *(event.run.policies or ())):
+                self.policies.setdefault(policy.policy_hash, policy)
         elif isinstance(event, ev.RunEnd):
-            self._run_end(event)
+            self.run.end(event, producer)
         elif isinstance(event, ev.PolicyLoaded):
             self._policy(event)
 
     def _identify(self, event: AnyEvent) -> None:
-        self.agent_id, self.client, self.env = event.agent_id, event.client, event.env
-        self.principal = None if event.principal is UNSET else event.principal
-        self.workload = None if event.workload is UNSET else event.workload
-        self.started_at = event.ts
-
-    def _run_start(self, event: ev.RunStart) -> None:
-        self.mode = self.mode or event.run.mode
-        for policy in (event.run.policy, *(event.run.policies or ())):
-            self.policies.setdefault(policy.policy_hash, policy)
-
-    def _run_end(self, event: ev.RunEnd) -> None:
-        self.ended_at = max(self.ended_at or "", event.run.ended_at)
-        self.status = min(filter(None, (self.status, event.run.status)), key=RUN_STATUS_SEVERITY.index)
+        run = self.run
+        run.started_at = run.started_at or normal_ts(event.ts)
+        if not run.identified:
+            run.identify(event)
+            self.agent_id, self.client, self.env, self.principal = run.agent_id, run.client, run.env, run.principal
+            if self.workload is None and event.workload is not UNSET:
+                self.workload = event.workload
 
     def _policy(self, event: ev.PolicyLoaded) -> None:
         if event.load.ok:
@@ -132,37 +134,83 @@ class RunFacts(Struct):
             if error not in self.policy_errors:
                 self.policy_errors.append(error)
 
-    def _tool(self, call: ev.CallRef | ev.CallStarted) -> ToolLine:
+    # -- calls ------------------------------------------------------------------------------------------------
+
+    def _hear(self, event: ev.ToolCallStart | ev.ToolCallDecision | ev.ToolCallEnd) -> None:
+        key = event.source.shim_id, event.call.call_id
+        if key in self._complete:
+            return
+        call = self._open.get(key)
+        if call is None:
+            call = self._open[key] = self._recall(event) or self._begin(event)
+            self._forget()
+        if isinstance(event, ev.ToolCallStart):
+            call.start(event)
+            call.args_preview = None
+        elif isinstance(event, ev.ToolCallDecision):
+            self._decide(call, event)
+        else:
+            self._end(call, event)
+        if call.is_complete:
+            self._open.pop(key, None)
+            self._complete[key] = None
+            if len(self._complete) > MAX_OPEN:
+                del self._complete[next(iter(self._complete))]
+
+    def _begin(self, event: Any) -> TypedCall:
+        call = begin(event, TypedCall)
+        self.run.counts.total += 1
+        self._tool(call).counts.total += 1
+        self.recent.append(call)
+        return call
+
+    def _forget(self) -> None:
+        if len(self._open) > MAX_OPEN:
+            oldest = self._open.pop(next(iter(self._open)))
+            self._forgotten[oldest.decision] += 1
+
+    def _recall(self, event: Any) -> TypedCall | None:
+        """A call that is not at hand while some were forgotten is one of them. Which one does not matter to a count,
+        but what had been decided: a refused call says so in its end."""
+        if isinstance(event, ev.ToolCallStart) or not self._forgotten:
+            return None
+        likely: tuple[str | None, ...] = (None, ALLOW)
+        if isinstance(event, ev.ToolCallEnd):
+            refused = event.error is not UNSET and event.error.class_ == "policy_block"
+            likely = tuple(action for action in ACTIONS if action != ALLOW) if refused else (ALLOW, None)
+        for action in likely:
+            if self._forgotten[action]:
+                self._forgotten[action] -= 1
+                call = begin(event, TypedCall)
+                call.start_event = 0
+                if action is not None:
+                    call.decision, call.decision_event = action, 0
+                return call
+        return None
+
+    def _tool(self, call: TypedCall) -> ToolLine:
         key = (call.server_name, call.tool_name)
         if key not in self.tools and len(self.tools) >= MAX_TOOLS:
             key = OTHER_TOOLS
         return self.tools.setdefault(key, ToolLine())
 
-    def _start(self, event: ev.ToolCallStart) -> None:
-        call = event.call
-        self.calls += 1
-        self._tool(call).calls += 1
-        line = CallLine(event.ts, call.call_id, call.server_name, call.tool_name)
-        self.recent.append(line)
-        if len(self.open_calls) < MAX_OPEN:
-            self.open_calls[call.call_id] = line
-
-    def _decide(self, event: ev.ToolCallDecision) -> None:
-        decision, call = event.decision, event.call
-        line = self.open_calls.get(call.call_id)
-        if line is not None and line.action is not None:
-            self.actions[line.action] -= 1  # a further leg of the same call: the later decision stands
-        self.actions[decision.action] += 1
-        if line is not None:
-            line.action, line.rule_id = decision.action, decision.rule_id
-        if decision.would is not UNSET:
-            self.would_refuse += decision.would.action != ALLOW
+    def _decide(self, call: TypedCall, event: ev.ToolCallDecision) -> None:
+        earlier, rule, severity, would = call.decision, call.rule_id or call.reason_code, call.severity, _would(call)
+        if not self.run.decide(call, event):
+            return
         tool = self._tool(call)
-        if decision.action == THROTTLE:
-            tool.throttled += 1
-        elif decision.action != ALLOW:
-            tool.refused += 1
-            tool.first_refusal = tool.first_refusal or decision.explain.summary
+        tool.counts.decided_again(earlier, event.decision.action, call.status)
+        self.would_refuse += _would(call) - would
+        self.actions[event.decision.action] += 1
+        if earlier is not None:
+            self.actions[earlier] -= 1
+        if earlier is not None and severity is not None and rule is not None and COUNTERS[earlier] == BLOCKED:
+            self.refused_by_severity[severity] -= 1
+            if rule in self.refused_by_rule:
+                self.refused_by_rule[rule] -= 1
+            self.refusals = [refusal for refusal in self.refusals if refusal.call_id != call.call_id]
+        if COUNTERS[event.decision.action] == BLOCKED:
+            tool.first_refusal = tool.first_refusal or event.decision.explain.summary
             self._refuse(event)
 
     def _refuse(self, event: ev.ToolCallDecision) -> None:
@@ -189,28 +237,18 @@ class RunFacts(Struct):
                 )
             )
 
-    def _end(self, event: ev.ToolCallEnd) -> None:
-        line = self.open_calls.pop(event.call.call_id, None)
-        if line is not None:
-            line.status, line.latency_ms = event.status, event.latency_ms
-        tool = self._tool(event.call)
-        tool.latency_ms += event.latency_ms
-        refused = event.error is not UNSET and event.error.class_ == "policy_block"
-        if event.status != "OK" and not refused:
-            tool.errors += 1
-            self.errors += 1
+    def _end(self, call: TypedCall, event: ev.ToolCallEnd) -> None:
+        if self.run.end_call(call, event):
+            call.result_preview = None
+            self.ended += 1
+            tool = self._tool(call)
+            tool.latency_ms += event.latency_ms
+            tool.counts.ended(call.decision, event.status)
 
     def summary(self) -> dict[str, Any]:
         """For `summary.json` and other programs."""
-        counts = {
-            "calls_total": self.calls,
-            "calls_allowed": self.actions[ALLOW],
-            "calls_blocked": self.refused,
-            "calls_throttled": self.actions[THROTTLE],
-            "errors_total": self.errors,
-            "would_refuse": self.would_refuse,
-            "unfinished": len(self.open_calls),
-        }
+        counts = self.counts.as_summary(0)
+        del counts["duration_ms"]
         return {
             "run_id": self.run_id,
             "agent_id": self.agent_id,
@@ -225,12 +263,18 @@ class RunFacts(Struct):
             "status": self.status,
             "events": self.events,
             **counts,
-            "decisions": dict(sorted(self.actions.items())),
+            "would_refuse": self.would_refuse,
+            "unfinished": self.counts.total - self.ended,
+            "decisions": dict(sorted((+self.actions).items())),
             "refused_by_severity": {word: self.refused_by_severity[word] for word in reversed(SEVERITIES)},
-            "refused_by_rule": dict(self.refused_by_rule.most_common()),
+            "refused_by_rule": dict((+self.refused_by_rule).most_common()),
             "refusals": self.refusals,
             "policy_errors": self.policy_errors,
         }
+
+
+def _would(call: TypedCall) -> bool:
+    return call.would_action is not None and call.would_action != ALLOW
 
 
 _ADVICE = {

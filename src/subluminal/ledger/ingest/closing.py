@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 
+from subluminal.contracts.counts import Counts
 from subluminal.contracts.moments import epoch_ms
-from subluminal.contracts.vocabulary import ALLOW, INTERFACE_VERSION, THROTTLE
+from subluminal.contracts.vocabulary import INTERFACE_VERSION
 from subluminal.host.clock import utc_now
 from subluminal.ledger.store.lines import N_BITS, LineReader
 
@@ -37,7 +38,7 @@ def closing_lines(connection: sqlite3.Connection, producer: tuple[int, str, int,
     envelope["ts"] = last_alive
     closing: dict[str, Any] = {"closed_by": CLOSED_BY, "closed_at": utc_now()}
     lines: list[bytes] = []
-    totals = {"calls_total": 0, "calls_allowed": 0, "calls_blocked": 0, "calls_throttled": 0, "errors_total": 0}
+    counts = Counts()
     calls = connection.execute(
         "SELECT call_id, server_name, tool_name, args_hash, created_at, decision, status FROM tool_calls"
         " WHERE run_id = ? AND producer_no = ? ORDER BY id",
@@ -61,23 +62,14 @@ def closing_lines(connection: sqlite3.Connection, producer: tuple[int, str, int,
                 "error": {"class": "transport", "message": MESSAGE},
             }
             lines.append(_line("tool_call_end", envelope, seq, body, closing))
-        _count(totals, decision, status or "ERROR")
+        counts.total += 1
+        if decision is not None:
+            counts.decided(decision)
+        counts.ended(decision, status or "ERROR")
     duration = max(0, epoch_ms(last_alive) - epoch_ms(started_at))
-    summary = {**totals, "duration_ms": duration}
-    run = {"run": {"ended_at": last_alive, "status": "FAILED", "summary": summary}}
+    run = {"run": {"ended_at": last_alive, "status": "FAILED", "summary": counts.as_summary(duration)}}
     lines.append(_line("run_end", envelope, seq + 1, run, closing))
     return lines
-
-
-def _count(totals: dict[str, int], decision: str | None, status: str) -> None:
-    totals["calls_total"] += 1
-    if decision is None or decision == ALLOW:
-        totals["calls_allowed"] += decision is not None
-        totals["errors_total"] += status != "OK"
-    elif decision == THROTTLE:
-        totals["calls_throttled"] += 1
-    else:
-        totals["calls_blocked"] += 1
 
 
 def _envelope(connection: sqlite3.Connection, producer_no: int) -> dict[str, Any]:

@@ -7,20 +7,21 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
 
 from subluminal.contracts import events as ev
 from subluminal.contracts.errors import LedgerError, UsageError
 from subluminal.contracts.history import RecordedCall, RecordedRun
 from subluminal.contracts.identity import Identity
 from subluminal.contracts.moments import epoch_ms
-from subluminal.ledger.fold.reading import MAX_LINE_BYTES, BadEvent, read_event
+from subluminal.ledger.fold.call import CALL_COLUMNS, Call, begin
+from subluminal.ledger.fold.reading import MAX_LINE_BYTES, AnyEvent, BadEvent, read_event
+from subluminal.ledger.fold.run import Run, TypedCall
 from subluminal.ledger.read.ledger import Ledger, open_ledger
 from subluminal.ledger.store.encoding import unpack_text
 from subluminal.ledger.store.policies import is_snapshot
 from subluminal.ledger.trace.bundle import is_bundle, open_bundle
 
-_NOTHING: frozenset[str] = frozenset()
+_IDENTITY = ("run_id", "agent_id", "client", "env", "principal", "workload_json")
 # The policy that is in force where there is none: it has no rules.
 _BUILTIN = "builtin-observe"
 
@@ -47,12 +48,29 @@ def recorded_runs(source: str) -> Iterator[RecordedRun]:
 
 
 class _Run:
-    def __init__(self, event: Any) -> None:
-        workload = None if event.workload is UNSET else event.workload
-        principal = None if event.principal is UNSET else event.principal
-        self.identity = Identity(event.run_id, event.agent_id, event.client, event.env, principal, workload)
-        self.calls: dict[str, RecordedCall] = {}
+    def __init__(self, event: AnyEvent) -> None:
+        self.run = Run(event.run_id, event.ts)
+        self.calls: dict[str, TypedCall] = {}
         self.policies: dict[str, str] = {}  # hash -> id
+
+    def take(self, event: AnyEvent) -> None:
+        self.run.identify(event)
+        if isinstance(event, ev.ToolCallStart):
+            self._call(event).start(event)
+        elif isinstance(event, ev.ToolCallDecision):
+            self._call(event).decide(event)
+            self.policies[event.decision.policy.policy_hash] = event.decision.policy.policy_id
+        elif isinstance(event, ev.ToolCallEnd):
+            self._call(event).end(event)
+        elif isinstance(event, ev.RunStart):
+            for policy in (event.run.policy, *(event.run.policies or ())):
+                self.policies[policy.policy_hash] = policy.policy_id
+
+    def _call(self, event: ev.ToolCallStart | ev.ToolCallDecision | ev.ToolCallEnd) -> TypedCall:
+        call = self.calls.get(event.call.call_id)
+        if call is None:
+            call = self.calls[event.call.call_id] = begin(event, TypedCall)
+        return call
 
 
 def runs_of_lines(lines: Iterable[bytes], snapshots: dict[str, bytes]) -> Iterator[RecordedRun]:
@@ -67,43 +85,10 @@ def runs_of_lines(lines: Iterable[bytes], snapshots: dict[str, bytes]) -> Iterat
         run = runs.get(event.run_id)
         if run is None:
             run = runs[event.run_id] = _Run(event)
-        _fold(run, event)
+        run.take(event)
     for run in runs.values():
-        calls = sorted(run.calls.values(), key=lambda call: (call.seq, call.at_ms))
-        yield RecordedRun(run.identity, calls, _policy_tags(run.policies, snapshots))
-
-
-def _fold(run: _Run, event: Any) -> None:
-    if isinstance(event, ev.ToolCallStart):
-        call = event.call
-        preview = call.preview.args_preview
-        run.calls[call.call_id] = RecordedCall(
-            call.call_id,
-            call.server_name,
-            call.tool_name,
-            call.args_hash,
-            epoch_ms(event.ts),
-            call.seq,
-            bytes_in=call.bytes_in,
-            args_preview=None if preview is UNSET else preview,
-            tags=_NOTHING if call.tags is UNSET else frozenset(call.tags),
-            ambiguous=None if call.ambiguous is UNSET else call.ambiguous,
-            continues=None if call.continues is UNSET else call.continues,
-        )
-    elif isinstance(event, ev.ToolCallDecision):
-        known = run.calls.get(event.call.call_id)
-        run.policies[event.decision.policy.policy_hash] = event.decision.policy.policy_id
-        if known is not None:
-            known.action = event.decision.action
-            known.rule_id = event.decision.rule_id
-            known.reason_code = event.decision.explain.reason_code
-    elif isinstance(event, ev.ToolCallEnd):
-        known = run.calls.get(event.call.call_id)
-        if known is not None:
-            known.status, known.latency_ms, known.ended_ms = event.status, event.latency_ms, epoch_ms(event.ts)
-    elif isinstance(event, ev.RunStart):
-        for policy in (event.run.policy, *(event.run.policies or ())):
-            run.policies[policy.policy_hash] = policy.policy_id
+        calls = sorted(map(_recorded, run.calls.values()), key=lambda call: (call.seq, call.at_ms))
+        yield RecordedRun(_identity(run.run), calls, _policy_tags(run.policies, snapshots))
 
 
 def _policy_tags(policies: dict[str, str], snapshots: dict[str, bytes]) -> frozenset[str] | None:
@@ -122,11 +107,11 @@ def _policy_tags(policies: dict[str, str], snapshots: dict[str, bytes]) -> froze
 
 # -- from a ledger ------------------------------------------------------------------------------------------------
 
-_CALLS = """
-SELECT c.call_id, c.server_name, c.tool_name, c.args_hash, c.created_at, c.seq, c.bytes_in, p.args_preview,
-       c.tags_json, c.ambiguous, c.continues, c.decision, c.rule_id, c.reason_code, c.status, c.ended_at, c.latency_ms
+_CALLS = f"""
+SELECT {", ".join("c." + name for name in CALL_COLUMNS)}, p.args_preview
 FROM tool_calls c LEFT JOIN previews p ON p.id = c.id WHERE c.run_id = ? ORDER BY c.seq, c.id
 """
+_RUNS = f"SELECT {', '.join(_IDENTITY)} FROM runs ORDER BY run_no"
 
 
 def _ledger_runs(ledger: Ledger) -> Iterator[RecordedRun]:
@@ -135,32 +120,48 @@ def _ledger_runs(ledger: Ledger) -> Iterator[RecordedRun]:
     snapshots = {row[0]: row[2].encode() for row in versions if row[2] is not None}
     # A run's row names one of its policies only, so that all that the ledger knows may have given tags.
     tags = _policy_tags({row[0]: row[1] for row in versions}, snapshots)
-    runs = connection.execute(
-        "SELECT run_id, agent_id, client, env, principal, workload_json FROM runs ORDER BY run_no"
-    )
-    for run in runs.fetchall():
-        workload = None if run[5] is None else msgspec.json.decode(run[5])
-        identity = Identity(run[0], run[1], run[2], run[3], run[4], workload)
-        yield RecordedRun(identity, [_call(row) for row in connection.execute(_CALLS, (run[0],))], tags)
+    for row in connection.execute(_RUNS).fetchall():
+        run = Run(row["run_id"], "")
+        for name in _IDENTITY:
+            setattr(run, name, row[name])
+        calls = [_recorded(_stored(call)) for call in connection.execute(_CALLS, (run.run_id,))]
+        yield RecordedRun(_identity(run), calls, tags)
 
 
-def _call(row: Any) -> RecordedCall:
+def _stored(row: Any) -> Call:
+    *columns, args_preview = row
+    call = Call(*columns[:6])
+    call.fill(columns)
+    call.args_preview = unpack_text(args_preview)
+    call.tags = None if call.tags_json is None else msgspec.json.decode(call.tags_json)
+    return call
+
+
+# -- from the fold ------------------------------------------------------------------------------------------------
+
+
+def _identity(run: Run) -> Identity:
+    workload = None if run.workload_json is None else msgspec.json.decode(run.workload_json)
+    return Identity(run.run_id, run.agent_id, run.client, run.env, run.principal, workload)
+
+
+def _recorded(call: Call) -> RecordedCall:
     return RecordedCall(
-        row[0],
-        row[1],
-        row[2],
-        row[3],
-        epoch_ms(row[4]),
-        row[5] or 0,
-        bytes_in=row[6] or 0,
-        args_preview=unpack_text(row[7]),
-        tags=_NOTHING if row[8] is None else frozenset(msgspec.json.decode(row[8])),
-        ambiguous=row[9],
-        continues=row[10],
-        action=row[11],
-        rule_id=row[12],
-        reason_code=row[13],
-        status=row[14],
-        ended_ms=None if row[15] is None else epoch_ms(row[15]),
-        latency_ms=row[16],
+        call.call_id,
+        call.server_name,
+        call.tool_name,
+        call.args_hash,
+        epoch_ms(call.created_at),
+        call.seq or 0,
+        bytes_in=call.bytes_in or 0,
+        args_preview=call.args_preview,
+        tags=frozenset(call.tags or ()),
+        ambiguous=call.ambiguous,
+        continues=call.continues,
+        action=call.decision,
+        rule_id=call.rule_id,
+        reason_code=call.reason_code,
+        status=call.status,
+        ended_ms=None if call.ended_at is None else epoch_ms(call.ended_at),
+        latency_ms=call.latency_ms,
     )

@@ -63,6 +63,7 @@ CALL_COLUMNS = (
     "result_stream_hash",
     "ambiguous",
     "continues",
+    "tool_use_id",
     "tags_json",
 )
 RUN_COLUMNS = (

@@ -12,6 +12,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 
+from subluminal.contracts.counts import let_through_sql
 from subluminal.contracts.errors import UsageError
 from subluminal.contracts.vocabulary import ACTIONS, ALLOW, STATUSES
 from subluminal.ledger.store.encoding import unpack_text
@@ -156,7 +157,11 @@ def plan(connection: sqlite3.Connection, filters: Filters) -> Plan:
         )
     if filters.status and not {"OK", "PENDING"} & set(filters.status):
         leaders.append(
-            [Condition(f"c.status = '{word}' AND c.status <> 'OK'", (), "tool_calls_failed") for word in filters.status]
+            [
+                Condition(f"c.decision {let_through} AND c.status = '{word}'", (), "tool_calls_decision")
+                for word in filters.status
+                for let_through in (f"= '{ALLOW}'", "IS NULL")
+            ]
         )
     if filters.server_name or filters.tool_name:
         tools = _tools(connection, filters)
@@ -236,6 +241,7 @@ def _plain_conditions(filters: Filters) -> list[Condition]:
     if {"OK", "PENDING"} & set(filters.status):
         words = [word for word in filters.status if word != "PENDING"]
         condition = _one_of("+c.status", words)
+        condition.sql = f"({condition.sql} AND {let_through_sql('+c.decision')})"
         if "PENDING" in filters.status:
             condition = Condition(f"({condition.sql} OR +c.status IS NULL)", condition.values)
         found.append(condition)

@@ -15,10 +15,9 @@ from msgspec.structs import replace
 from subluminal.contracts.agent_event import MAX_TEXT_BYTES, AgentEvent, bound_event, truncate_utf8
 from subluminal.contracts.events import AgentEventRecorded
 from subluminal.contracts.moments import normal_ts
-from subluminal.ledger.fold.rows import json_text
+from subluminal.contracts.tool_use import MAX_ID_CHARS
+from subluminal.ledger.fold.run import json_text
 from subluminal.ledger.store.lines import N_BITS
-
-MAX_TOOL_ID_CHARS = 256
 
 _INSERT = (
     "INSERT INTO agent_events (id, run_id, at, agent_kind, kind, channel, text, message, data_json, tool_id)"
@@ -59,4 +58,4 @@ class AgentTable:
 def _tool_id(agent: AgentEvent) -> str | None:
     """The agent's own id of the tool call it speaks of: shims record the same in `call_context`."""
     found = agent.data.get("id") if isinstance(agent.data, dict) else None
-    return found if isinstance(found, str) and len(found) <= MAX_TOOL_ID_CHARS else None
+    return found if isinstance(found, str) and len(found) <= MAX_ID_CHARS else None

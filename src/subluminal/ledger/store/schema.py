@@ -208,7 +208,13 @@ CREATE INDEX agent_events_run ON agent_events (run_id, at);
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 """
 
-MIGRATIONS: tuple[str, ...] = (V1,)
+# What ended with an error is found by `tool_calls_decision`: only a call that was let through counts as one.
+V2 = """
+ALTER TABLE tool_calls ADD COLUMN tool_use_id TEXT;
+DROP INDEX tool_calls_failed;
+"""
+
+MIGRATIONS: tuple[str, ...] = (V1, V2)
 SCHEMA_VERSION = len(MIGRATIONS)
 
 # A reader that met a writer's checkpoint, or another writer, waits this long before it gives up.
@@ -237,11 +243,20 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
                 for statement in MIGRATIONS[version].split(";"):
                     if statement.strip():
                         connection.execute(statement)
+                if version == 1:
+                    _refold(connection)
                 connection.execute(f"PRAGMA user_version = {version + 1}")
             connection.execute("COMMIT")
         except BaseException:
             connection.execute("ROLLBACK")
             raise
+
+
+def _refold(connection: sqlite3.Connection) -> None:
+    if connection.execute("SELECT 1 FROM runs LIMIT 1").fetchone() is not None:
+        from subluminal.ledger.store.refold import refold  # readers open the schema too, and need none of its types
+
+        refold(connection)
 
 
 def open_writer(path: str, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> sqlite3.Connection:

@@ -6,33 +6,18 @@ Caches are bounded and may forget anything that is stored: it is read again when
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from hashlib import sha256
-from itertools import compress
-from operator import is_not
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 
 from subluminal.contracts import events as ev
 from subluminal.contracts.moments import epoch_ms, normal_ts
+from subluminal.ledger.fold.call import CALL_COLUMNS, FILLED_COLUMNS, begin
 from subluminal.ledger.fold.reading import AnyEvent
-from subluminal.ledger.fold.rows import (
-    CALL_COLUMNS,
-    FILLED_COLUMNS,
-    RUN_COLUMNS,
-    Call,
-    CallRow,
-    Producer,
-    Run,
-    RunRow,
-    call_from_reference,
-    call_from_start,
-    call_values,
-    filled_values,
-    json_text,
-    new_run,
-)
+from subluminal.ledger.fold.run import RUN_COLUMNS, RUN_PLACES, Producer, Run, TypedCall, json_text, run_values
 from subluminal.ledger.store.chain import GENESIS, link
 from subluminal.ledger.store.encoding import pack_lines, pack_text
 from subluminal.ledger.store.lines import N_BITS, SEGMENT_LINES, TIE_BITS
@@ -59,8 +44,9 @@ def _update_call(columns: list[str]) -> str:
 
 
 _SELECT_CALL = (
-    f"SELECT {', '.join('c.' + c for c in CALL_COLUMNS)}, c.id, p.redaction_flags, h.created_at FROM tool_calls c"
-    " LEFT JOIN previews p ON p.id = c.id LEFT JOIN hints h ON h.id = c.id WHERE c.call_id = ? AND c.run_id = ?"
+    f"SELECT {', '.join('c.' + c for c in CALL_COLUMNS)}, c.id, p.redaction_flags, h.created_at, e.seq"
+    " FROM tool_calls c LEFT JOIN previews p ON p.id = c.id LEFT JOIN hints h ON h.id = c.id"
+    f" LEFT JOIN events e ON e.id = (? << {N_BITS}) + c.decision_event WHERE c.call_id = ? AND c.run_id = ?"
 )
 PREVIEW_COLUMNS = ("call_id", "args_preview", "result_preview", "redaction_flags")
 
@@ -69,14 +55,17 @@ def _insert_preview(columns: list[str]) -> str:
     return f"INSERT INTO previews ({', '.join(columns)}, id) VALUES ({_places(len(columns) + 1)})"
 
 
-_UPSERT_PREVIEW = (
-    _insert_preview([*PREVIEW_COLUMNS])
-    + " ON CONFLICT (id) DO UPDATE SET args_preview = coalesce(args_preview, excluded.args_preview),"
-    " result_preview = coalesce(result_preview, excluded.result_preview), redaction_flags = excluded.redaction_flags"
-)
-_INSERT_HINT = (
-    "INSERT INTO hints (id, call_id, hint_text, suggested_args_json, created_at, hint_kind, retry_advice)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"
+def _upsert_preview(columns: list[str]) -> str:
+    return _insert_preview(columns) + (
+        " ON CONFLICT (id) DO UPDATE SET args_preview = coalesce(args_preview, excluded.args_preview),"
+        " result_preview = coalesce(result_preview, excluded.result_preview),"
+        " redaction_flags = coalesce(excluded.redaction_flags, redaction_flags)"
+    )
+
+
+_PUT_HINT = (
+    "INSERT OR REPLACE INTO hints (id, call_id, hint_text, suggested_args_json, created_at, hint_kind, retry_advice)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
 _INSERT_RUN = f"INSERT INTO runs ({', '.join(RUN_COLUMNS)}) VALUES ({_places(len(RUN_COLUMNS))})"
 _UPDATE_RUN = f"UPDATE runs SET {', '.join(c + ' = ?' for c in RUN_COLUMNS[2:])} WHERE run_no = ?"
@@ -89,32 +78,49 @@ _UPSERT_PRODUCER = (
 )
 
 
-_NOTHING = (None,) * len(CALL_COLUMNS)
-
-
 class _Shapes:
-    """Rows by the columns that they fill. Most columns of most rows are empty, and `sqlite3` takes longer to bind one
-    None than ten texts (it looks for an adapter each time), so empty columns are not mentioned at all."""
+    """Rows by the columns that they tell of. Most columns of most rows are empty, and `sqlite3` takes longer to bind
+    one None than ten texts (it looks for an adapter each time), so what was never set is not mentioned at all."""
 
-    __slots__ = ("_columns", "_make", "_rows")
+    __slots__ = ("_columns", "_make", "_shapes")
 
     def __init__(self, columns: tuple[str, ...], make: Callable[[list[str]], str]) -> None:
-        self._columns = columns
+        self._columns = frozenset(columns)
         self._make = make
-        self._rows: dict[tuple[bool, ...], list[list[Any]]] = {}
+        self._shapes: dict[tuple[str, ...], tuple[str, Callable[[Any], Any], list[Any]]] = {}
 
-    def add(self, values: tuple[Any, ...], row_id: int) -> None:
-        filled = tuple(map(is_not, values, _NOTHING))
-        row = list(compress(values, filled))
-        row.append(row_id)
-        rows = self._rows.get(filled)
-        if rows is None:
-            rows = self._rows[filled] = []
-        rows.append(row)
+    def add(self, row: Any) -> None:
+        """An object with an `id`, and an attribute for each column that it tells of."""
+        told = tuple(vars(row))
+        shape = self._shapes.get(told)
+        if shape is None:
+            names = [name for name in told if name in self._columns]
+            shape = self._shapes[told] = (self._make(names), attrgetter(*names, "id"), [])
+        shape[2].append(shape[1](row))
 
-    def statements(self) -> Iterator[tuple[str, list[list[Any]]]]:
-        for filled, rows in self._rows.items():
-            yield self._make(list(compress(self._columns, filled))), rows
+    def write(self, connection: sqlite3.Connection) -> None:
+        for statement, _, rows in self._shapes.values():
+            connection.executemany(statement, rows)
+
+
+class _Preview:
+    def __init__(self, call: StoredCall) -> None:
+        self.id = call.id
+        self.call_id = call.call_id
+        if call.args_preview is not None:
+            self.args_preview = pack_text(call.args_preview)
+        if call.result_preview is not None:
+            self.result_preview = pack_text(call.result_preview)
+        if call.redaction_flags:
+            self.redaction_flags = json_text(call.redaction_flags)
+
+
+class StoredCall(TypedCall):
+    """A call being folded, and what the store must write of it."""
+
+    id = 0
+    stored = False
+    restarted = False  # the start came after the row was stored: its fixed columns must be written again
 
 
 class CallTable:
@@ -123,41 +129,44 @@ class CallTable:
     def __init__(self, connection: sqlite3.Connection, trusting: bool) -> None:
         self._connection = connection
         self._trusting = trusting
-        self._kept: dict[tuple[int, str], Call] = {}
-        self._changed: dict[int, Call] = {}
-        self._last: Call | None = None  # decision and end mostly follow their start
+        self._kept: dict[tuple[int, str], StoredCall] = {}
+        self._changed: dict[int, StoredCall] = {}
+        self._last: StoredCall | None = None  # decision and end mostly follow their start
         self._ticks: dict[int, int] = {}
 
-    def find(self, run: Run, call_id: str) -> Call | None:
+    def find(self, run: Run, call_id: str) -> StoredCall | None:
         last = self._last
-        if last is not None and last.row.call_id == call_id and last.row.run_id == run.row.run_id:
+        if last is not None and last.call_id == call_id and last.run_id == run.run_id:
             return last
-        key = (run.row.run_no, call_id)
+        key = (run.run_no, call_id)
         call = self._kept.get(key)
         if call is not None:
             return call
-        found = self._connection.execute(_SELECT_CALL, (call_id, run.row.run_id)).fetchone()
+        found = self._connection.execute(_SELECT_CALL, (run.run_no, call_id, run.run_id)).fetchone()
         if found is None:
             return None
-        width = len(CALL_COLUMNS)
-        call = Call(CallRow(*found[:width]))
-        call.id = found[width]
-        call.redaction_flags = msgspec.json.decode(found[width + 1], type=list[str]) if found[width + 1] else []
-        call.hint_at = found[width + 2] or ""
-        call.stored = True
+        *columns, number, flags, hint_at, seq = found
+        call = StoredCall("", "", "", "", "", "")
+        call.fill(columns)
+        call.id, call.hint_at, call.stored = number, hint_at, True
+        if flags is not None:
+            call.redaction_flags = msgspec.json.decode(flags, type=list[str])
+        if seq is not None and seq >= 0:
+            call.decision_seq = seq
         self._kept[key] = call
         return call
 
-    def starting(self, event: ev.ToolCallStart, producer_no: int, run: Run) -> Call:
+    def starting(self, event: ev.ToolCallStart, producer_no: int, run: Run) -> StoredCall:
         """The call that a start event opens. Trusting: one that is not at hand is new, without a look at the table."""
         call_id = event.call.call_id
-        call = self._kept.get((run.row.run_no, call_id)) if self._trusting else self.find(run, call_id)
-        return call or self._new(call_from_start(event, producer_no), run)
+        call = self._kept.get((run.run_no, call_id)) if self._trusting else self.find(run, call_id)
+        return call or self._new(event, producer_no, run)
 
-    def refer(self, event: ev.ToolCallDecision | ev.ToolCallEnd, producer_no: int, run: Run) -> Call:
-        return self._new(call_from_reference(event, producer_no), run)
+    def referred(self, event: ev.ToolCallDecision | ev.ToolCallEnd, producer_no: int, run: Run) -> StoredCall:
+        """The call that an event speaks of; its start may be missing or still to come."""
+        return self.find(run, event.call.call_id) or self._new(event, producer_no, run)
 
-    def changed(self, call: Call) -> None:
+    def changed(self, call: StoredCall) -> None:
         self._changed[call.id] = call
         self._last = call
 
@@ -166,58 +175,49 @@ class CallTable:
         filled = _Shapes(FILLED_COLUMNS, _update_call)
         rewritten = _Shapes(CALL_COLUMNS, _update_call)
         first_previews = _Shapes(PREVIEW_COLUMNS, _insert_preview)
-        previews: list[tuple[Any, ...]] = []
+        later_previews = _Shapes(PREVIEW_COLUMNS, _upsert_preview)
         hints: list[tuple[Any, ...]] = []
         for call in self._changed.values():
-            row = call.row
             was_stored = call.stored
             if not was_stored:
-                fresh.add(call_values(row), call.id)
+                fresh.add(call)
                 call.stored = True
             elif call.restarted:
-                rewritten.add(call_values(row), call.id)
+                rewritten.add(call)
                 call.restarted = False
             else:
-                filled.add(filled_values(row), call.id)
+                filled.add(call)
             if call.args_preview is not None or call.result_preview is not None or call.redaction_flags:
-                flags = json_text(call.redaction_flags) if call.redaction_flags else None
-                preview = (row.call_id, pack_text(call.args_preview), pack_text(call.result_preview), flags)
-                if was_stored:
-                    previews.append((*preview, call.id))
-                else:
-                    first_previews.add(preview, call.id)
+                (later_previews if was_stored else first_previews).add(_Preview(call))
                 call.args_preview = call.result_preview = None
             if call.hint is not None:
                 hint = call.hint
                 args = json_text(hint.suggested_args)
                 hints.append(
-                    (call.id, row.call_id, hint.hint_text, args, call.hint_at, hint.hint_kind, hint.retry_advice)
+                    (call.id, call.call_id, hint.hint_text, args, call.hint_at, hint.hint_kind, hint.retry_advice)
                 )
                 call.hint = None
         self._changed.clear()
-        for statement, rows in (
-            *fresh.statements(),
-            *filled.statements(),
-            *rewritten.statements(),
-            *first_previews.statements(),
-        ):
-            self._connection.executemany(statement, rows)
-        self._connection.executemany(_UPSERT_PREVIEW, previews)
-        self._connection.executemany(_INSERT_HINT, hints)
+        for shapes in (fresh, filled, rewritten, first_previews, later_previews):
+            shapes.write(self._connection)
+        self._connection.executemany(_PUT_HINT, hints)
         self._forget_ended()
 
     def _forget_ended(self) -> None:
         """Keep the calls that still wait for an event; all of them are stored."""
         if len(self._kept) > CALLS_KEPT:
-            waiting = {key: call for key, call in self._kept.items() if call.row.end_event is None}
+            waiting = {key: call for key, call in self._kept.items() if call.end_event is None}
             self._kept = waiting if len(waiting) <= CALLS_KEPT // 2 else {}
         if len(self._ticks) > _TICKS_KEPT:
             self._ticks.clear()
 
-    def _new(self, call: Call, run: Run) -> Call:
-        call.id = self._next_id(epoch_ms(call.row.created_at), call.row.producer_no)
-        run.row.calls_total += 1
-        self._kept[(run.row.run_no, call.row.call_id)] = call
+    def _new(self, event: Any, producer_no: int, run: Run) -> StoredCall:
+        call = begin(event, StoredCall)
+        call.producer_no = producer_no
+        call.preview_truncated = 0
+        call.id = self._next_id(epoch_ms(call.created_at), producer_no)
+        run.counts.total += 1
+        self._kept[(run.run_no, call.call_id)] = call
         return call
 
     def _next_id(self, ms: int, producer_no: int) -> int:
@@ -259,7 +259,10 @@ class RunTable:
         found = self._connection.execute(_SELECT_RUN, (run_id,)).fetchone()
         if found is None:
             return None
-        run = Run(RunRow(*found))
+        run = Run(run_id, "")
+        for name, value in zip(RUN_COLUMNS, found, strict=True):
+            place, _, part = RUN_PLACES[name].rpartition(".")
+            setattr(run.counts if place else run, part, value)
         run.stored = True
         rows = self._connection.execute(
             "SELECT producer_no, shim_id, started_at, journal, host_id, proc_id, last_seq, ended_at, status"
@@ -275,22 +278,19 @@ class RunTable:
         return run
 
     def create(self, event: AnyEvent) -> Run:
-        run = new_run(self._next_run_no, event)
+        run = Run(event.run_id, normal_ts(event.ts))
+        run.run_no = self._next_run_no
         self._next_run_no += 1
         self._kept[event.run_id] = run
         return run
 
     def create_producer(self, run: Run, event: AnyEvent, journal: str | None) -> Producer:
-        source = event.source
-        producer = Producer(self._next_producer_no, source.shim_id, event.run_id, normal_ts(event.ts), journal)
-        producer.host_id, producer.proc_id = source.host_id, source.proc_id
+        producer = run.join(event, self._next_producer_no, journal)
         self._next_producer_no += 1
-        run.producers[source.shim_id] = producer
-        run.merge()  # a run that had ended goes on
         return producer
 
     def touch(self, run: Run, producer: Producer) -> None:
-        self._changed[run.row.run_id] = run
+        self._changed[run.run_id] = run
         self._changed_producers[producer.no] = producer
 
     def flush(self) -> list[Run]:
@@ -299,8 +299,8 @@ class RunTable:
         fresh = [run for run in runs if not run.stored]
         execute = self._connection.executemany
         if fresh:
-            execute(_INSERT_RUN, [call_values(run.row) for run in fresh])
-        execute(_UPDATE_RUN, [(*call_values(run.row)[2:], run.row.run_no) for run in runs if run.stored])
+            execute(_INSERT_RUN, [run_values(run) for run in fresh])
+        execute(_UPDATE_RUN, [(*run_values(run)[2:], run.run_no) for run in runs if run.stored])
         for run in fresh:
             run.stored = True
         execute(
@@ -324,7 +324,7 @@ class RunTable:
         self._changed.clear()
         self._changed_producers.clear()
         if len(self._kept) > RUNS_KEPT:
-            self._kept = {run.row.run_id: run for run in runs[-RUNS_KEPT // 2 :]}
+            self._kept = {run.run_id: run for run in runs[-RUNS_KEPT // 2 :]}
         return runs
 
 
@@ -380,7 +380,7 @@ class EventTable:
         self._lines: dict[int, tuple[int, list[bytes]]] = {}
         self._bytes = 0
 
-    def append(self, run: RunRow, producer_no: int, seq: int, line: bytes) -> int:
+    def append(self, run: Run, producer_no: int, seq: int, line: bytes) -> int:
         """Number, link and keep one event; returns its number in the run."""
         run.event_count = n = run.event_count + 1
         run.chain_head = head = sha256(run.chain_head + line).digest()  # chain.link, without the call

@@ -29,7 +29,7 @@ from subluminal.host.clock import utc_now
 from subluminal.host.home import heads_path, snapshot_dir
 from subluminal.ledger.fold import reading
 from subluminal.ledger.fold.reading import AnyEvent, BadEvent, read_event
-from subluminal.ledger.fold.rows import Producer, Run
+from subluminal.ledger.fold.run import Producer, Run, json_text
 from subluminal.ledger.store import chain
 from subluminal.ledger.store.agent_rows import AgentTable
 from subluminal.ledger.store.lines import N_BITS
@@ -114,7 +114,7 @@ class Store:
             producer.last_seq = seq
         elif self._is_stored(producer, seq, line):
             return False
-        n = self._events.append(run.row, producer.no, seq, line)
+        n = self._events.append(run, producer.no, seq, line)
         if not run.identified:
             run.identify(event)
         fold = _FOLDS.get(type(event))
@@ -136,20 +136,21 @@ class Store:
 
     def _call_start(self, event: ev.ToolCallStart, n: int, producer: Producer, run: Run) -> None:
         call = self._calls.starting(event, producer.no, run)
-        call.start(event, n)
+        if call.start(event, n):
+            call.restarted = call.stored
+            if call.tags is not None:
+                call.tags_json = json_text(call.tags)
         self._calls.changed(call)
         self._catalogue.saw_tool(event.call.server_name, event.call.tool_name)
 
     def _call_decision(self, event: ev.ToolCallDecision, n: int, producer: Producer, run: Run) -> None:
-        call = self._calls.find(run, event.call.call_id) or self._calls.refer(event, producer.no, run)
-        if call.decide(event, n):
-            run.count_decision(event.decision.action)
+        call = self._calls.referred(event, producer.no, run)
+        run.decide(call, event, n)
         self._calls.changed(call)
 
     def _call_end(self, event: ev.ToolCallEnd, n: int, producer: Producer, run: Run) -> None:
-        call = self._calls.find(run, event.call.call_id) or self._calls.refer(event, producer.no, run)
-        if call.end(event, n):
-            run.count_end(call.row)
+        call = self._calls.referred(event, producer.no, run)
+        run.end_call(call, event, n)
         self._calls.changed(call)
 
     def _hint(self, event: ev.HintIssued, n: int, producer: Producer, run: Run) -> None:
@@ -160,20 +161,18 @@ class Store:
 
     def _run_start(self, event: ev.RunStart, n: int, producer: Producer, run: Run) -> None:
         run.start(event, producer)
-        run.merge()
         for policy in [event.run.policy, *(event.run.policies or [])]:
             self._catalogue.saw_policy(policy, event.run.mode, event.ts)
 
     def _run_end(self, event: ev.RunEnd, n: int, producer: Producer, run: Run) -> None:
         run.end(event, producer)
-        run.merge()
 
     def _policy_loaded(self, event: ev.PolicyLoaded, n: int, producer: Producer, run: Run) -> None:
         if event.load.ok:
             self._catalogue.saw_policy(event.policy, None, event.ts)
 
     def _agent_event(self, event: ev.AgentEventRecorded, n: int, producer: Producer, run: Run) -> None:
-        self._agent.add(event, n, run.row.run_no)
+        self._agent.add(event, n, run.run_no)
 
     def _is_stored(self, producer: Producer, seq: int, line: bytes) -> bool:
         same = self._events.holds(producer.no, seq, line)
@@ -220,7 +219,7 @@ class Store:
         """
         run = self._runs.get(run_id)
         if run is not None:
-            self.unwitnessed[run_id] = chain.Head(run.row.event_count, run.row.chain_head, pruned=True)
+            self.unwitnessed[run_id] = chain.Head(run.event_count, run.chain_head, pruned=True)
             self.witness()
         self.write(work)
         self._forget()
@@ -275,7 +274,7 @@ class Store:
         self._events.flush()
         self._calls.flush()
         for run in self._runs.flush():
-            self._moved[run.row.run_id] = chain.Head(run.row.event_count, run.row.chain_head)
+            self._moved[run.run_id] = chain.Head(run.event_count, run.chain_head)
         self._catalogue.flush()
         self._agent.flush()
 

@@ -21,7 +21,14 @@ from heapq import merge
 from msgspec import UNSET
 
 from subluminal.host.files import replace_file
-from subluminal.host.record.journal import SUFFIX, complete_lines, list_journals, open_journal, take_if_dead
+from subluminal.host.record.journal import (
+    SUFFIX,
+    complete_lines,
+    journal_name,
+    list_journals,
+    open_journal,
+    take_if_dead,
+)
 from subluminal.ledger.fold.reading import MAX_LINE_BYTES, AnyEvent, BadEvent, read_event
 
 JOURNALS = "journals"
@@ -123,6 +130,8 @@ class RunDirectory:
         if event.run_id != self.run_id:
             self._keep_aside(line)
             return
+        if journal_name(event.source.shim_id) != journal.name:
+            self._fault(f"the journal {journal.name} speaks for another shim")
         seq = event.source.seq
         if seq is not UNSET:
             if seq != journal.next_seq:

@@ -17,8 +17,9 @@ from msgspec import Struct
 
 from subluminal.contracts.errors import LedgerError
 from subluminal.host.home import heads_path
+from subluminal.ledger.fold.call import CALL_COLUMNS
 from subluminal.ledger.fold.reading import BadEvent
-from subluminal.ledger.fold.rows import CALL_COLUMNS, RUN_COLUMNS
+from subluminal.ledger.fold.run import RUN_COLUMNS
 from subluminal.ledger.store.chain import GENESIS, Head, link, read_heads
 from subluminal.ledger.store.encoding import unpack_lines, unpack_text
 from subluminal.ledger.store.lines import N_BITS

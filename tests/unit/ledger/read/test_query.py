@@ -58,7 +58,11 @@ FILTERS: dict[str, tuple[dict[str, Any], Any]] = {
     "decision": ({"decision": ["block"]}, lambda c: c["decision"] == "BLOCK"),
     "allowed": ({"decision": ["ALLOW"]}, lambda c: c["decision"] == "ALLOW"),
     "both": ({"decision": ["ALLOW", "BLOCK"]}, lambda c: True),
-    "failed": ({"status": ["ERROR"]}, lambda c: c["status"] == "ERROR"),
+    "failed": ({"status": ["ERROR"]}, lambda c: c["status"] == "ERROR" and c["decision"] == "ALLOW"),
+    "failed or not": (
+        {"status": ["OK", "ERROR"]},
+        lambda c: c["status"] == "OK" or (c["status"] == "ERROR" and c["decision"] == "ALLOW"),
+    ),
     "fine": ({"status": ["OK", "PENDING"]}, lambda c: c["status"] == "OK"),
     "failed but allowed": (
         {"status": ["ERROR"], "decision": ["ALLOW"]},

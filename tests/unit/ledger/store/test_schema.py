@@ -19,6 +19,8 @@ from subluminal.ledger.trace.verify import verify_all
 
 GOLDEN = places.FIXTURES / "ledger"
 
+COUNTS = ("calls_total", "calls_allowed", "calls_blocked", "calls_throttled", "errors_total")
+
 SPECIFIED = {
     "runs": "run_id agent_id client env started_at ended_at status metadata_json",
     "tool_calls": "call_id run_id server_name tool_name args_hash decision rule_id status latency_ms bytes_in bytes_out"
@@ -46,18 +48,65 @@ def test_the_specified_tables_columns_and_indexes_exist(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", range(1, SCHEMA_VERSION + 1))
 def test_a_ledger_of_every_released_version_opens_verifies_and_goes_on(tmp_path: Path, version: int) -> None:
-    path = tmp_path / "ledger.db"
-    path.write_bytes(gzip.decompress((GOLDEN / f"schema-{version}.db.gz").read_bytes()))
-    Path(heads_path(str(path))).write_bytes((GOLDEN / f"schema-{version}.heads").read_bytes())
-    store = Store(str(path))
+    path = migrated(tmp_path, f"schema-{version}")
+    store = Store(path)
     assert store.connection.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
     lines = EventMaker("run-new", "shim-new").whole_run(2)
     store.write(lambda: [store.add(line) for line in lines])
     store.close()
-    assert {report.run_id: report.faults for report in verify_all(str(path))} == {"run-golden": [], "run-new": []}
-    with open_ledger(str(path)) as ledger:
+    assert {report.run_id: report.faults for report in verify_all(path)} == {"run-golden": [], "run-new": []}
+    with open_ledger(path) as ledger:
         assert ledger.run("run-golden")["calls_total"] == 3
         assert ledger.call("shim-golden-2")["decision"] == "BLOCK"
+
+
+def migrated(tmp_path: Path, name: str) -> str:
+    path = tmp_path / "ledger.db"
+    path.write_bytes(gzip.decompress((GOLDEN / f"{name}.db.gz").read_bytes()))
+    Path(heads_path(str(path))).write_bytes((GOLDEN / f"{name}.heads").read_bytes())
+    Store(str(path)).close()
+    return str(path)
+
+
+def test_calls_that_schema_1_knew_by_their_first_decision_are_known_by_their_last(tmp_path: Path) -> None:
+    """The golden ledger was written by the store of schema 1: six calls of one shim, four of them with two legs."""
+    path = migrated(tmp_path, "schema-1-legs")
+    assert [report.faults for report in verify_all(path)] == [[]]
+    with open_ledger(path) as ledger:
+        calls = {call["seq"]: call for call in ledger.calls().rows}
+        decisions = [calls[number]["decision"] for number in range(1, 7)]
+        assert decisions == ["BLOCK", "REJECT_WITH_HINT", "ALLOW", "ALLOW", "THROTTLE", None]
+        assert (calls[3]["rule_id"], calls[5]["backoff_ms"]) == ("allow-log", 1000)
+        assert ledger.call("shim-legs-2")["hint"]["hint_text"] == "Use a branch."
+        assert [calls[number]["tool_use_id"] for number in (1, 2, 4)] == ["toolu_1", None, "toolu_4"]
+        run = ledger.run("run-legs")
+        counts = [run[name] for name in COUNTS]
+        assert counts == [6, 2, 2, 1, 1]
+
+
+def test_a_migration_does_not_mend_what_was_edited_by_hand(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    path.write_bytes(gzip.decompress((GOLDEN / "schema-1-legs.db.gz").read_bytes()))
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE tool_calls SET status = 'OK' WHERE call_id = 'shim-legs-1'")
+        database.execute("UPDATE tool_calls SET decision = 'BLOCK' WHERE call_id = 'shim-legs-4'")
+    database.close()
+    Store(str(path)).close()
+    (report,) = verify_all(str(path))
+    assert [fault.call_id for fault in report.faults] == ["shim-legs-1"]
+    with open_ledger(str(path)) as ledger:
+        assert ledger.call("shim-legs-4")["decision"] == "BLOCK"
+
+
+def test_a_run_whose_record_is_damaged_does_not_stop_the_migration(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    path.write_bytes(gzip.decompress((GOLDEN / "schema-1-legs.db.gz").read_bytes()))
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE segments SET lines = x'00' WHERE id = 2")
+    database.close()
+    Store(str(path)).close()
+    (report,) = verify_all(str(path))
+    assert not report.ok
 
 
 def test_a_ledger_of_a_newer_version_is_refused_by_readers_and_writers(tmp_path: Path) -> None:

@@ -150,3 +150,9 @@ def test_journals_behind_a_link_are_no_bundle(run: RunDirectory, tmp_path: Path)
     os.symlink(run.journals_dir, tmp_path / "fake" / "journals")
     with pytest.raises(LedgerError, match="is a link"), open_bundle(str(tmp_path / "fake")):
         pass
+
+
+def test_a_journal_that_speaks_for_another_shim_is_a_fault(run: RunDirectory) -> None:
+    append(run, "b", EventMaker("run", "a").run_start())
+    run.pump(None)
+    assert run.faults == ["the journal b.jsonl speaks for another shim"]

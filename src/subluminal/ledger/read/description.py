@@ -1,0 +1,58 @@
+"""Everything the ledger knows of one call, the policy that decided it and the other doors that saw it included."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from subluminal.ledger.fold.joined import JoinedCall, join
+from subluminal.ledger.read.call_row import recall
+from subluminal.ledger.read.ledger import Ledger
+from subluminal.ledger.read.timeline import doors
+
+Row = dict[str, Any]
+
+
+def describe(ledger: Ledger, call: Row) -> Row:
+    """The call (from `Ledger.call`) with its run's identity, its policy and, where it is stored, the rule itself."""
+    run = ledger.run(call["run_id"])
+    events = {event["type"]: event for event in call["events"]}
+    decided, started = events.get("tool_call_decision"), events.get("tool_call_start")
+    policy = decided["decision"]["policy"] if decided else None
+    return {
+        **call,
+        **{name: run[name] for name in ("agent_id", "client", "env", "principal", "mode")},
+        "policy": policy,
+        "rule": _rule(ledger, policy, call["rule_id"]),
+        "call_context": started["call"].get("call_context") if started else None,
+        "doors": _doors(ledger, call),
+    }
+
+
+def _doors(ledger: Ledger, call: Row) -> list[Row]:
+    if call["tool_use_id"] is None:
+        return doors(JoinedCall(recall(call)))
+    alike = ledger.connection.execute(
+        "SELECT call_id FROM tool_calls WHERE run_id = ? AND tool_use_id = ? ORDER BY created_at, id",
+        (call["run_id"], call["tool_use_id"]),
+    ).fetchall()
+    seen = join(recall(ledger.call(row[0], call["run_id"])) for row in alike)
+    return next(doors(one) for one in seen if call["call_id"] in [door.call_id for door in one.calls])
+
+
+def _rule(ledger: Ledger, policy: Row | None, rule_id: str | None) -> Row | None:
+    if policy is None or rule_id is None:
+        return None
+    import json
+
+    row = ledger.connection.execute(
+        "SELECT rules_json FROM policy_versions WHERE rules_hash = ? AND rules_json IS NOT NULL",
+        (policy["policy_hash"],),
+    ).fetchone()
+    try:
+        stored = json.loads(row[0]) if row else None
+    except ValueError:
+        return None
+    rules = stored.get("rules") if isinstance(stored, dict) else stored
+    if not isinstance(rules, list):
+        return None
+    return next((rule for rule in rules if isinstance(rule, dict) and rule.get("rule_id") == rule_id), None)
