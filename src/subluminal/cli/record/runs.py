@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from subluminal.cli.filters import conditions, filter_options
 from subluminal.cli.options import Command, Option, Values
 from subluminal.cli.record.query import DEFAULT_LIMIT, bring_up_to_date, print_table
 from subluminal.cli.render.moments import between_ms, date_and_clock, duration
 from subluminal.cli.render.output import note
 from subluminal.cli.render.rows import print_csv, print_json_rows
 from subluminal.contracts.errors import UsageError
-from subluminal.contracts.vocabulary import CLIENTS, ENVS, RUN_STATUSES
+from subluminal.contracts.filters import RUN_FILTERS, RunFilters
 from subluminal.ledger.read.ledger import MAX_LIMIT, Row, known, open_ledger
 from subluminal.reports.printable import printable
 
@@ -24,10 +25,7 @@ Examples:
 """
 
 OPTIONS = [
-    Option("--agent", "agent", "Only this agent id.", metavar="ID"),
-    Option("--client", "client", "Only this client.", choices=CLIENTS),
-    Option("--env", "env", "Only this environment.", choices=ENVS),
-    Option("--status", "status", "Only runs that ended so, or run still.", choices=("RUNNING", *RUN_STATUSES)),
+    *filter_options(RUN_FILTERS),
     Option("--limit", "limit", "At most so many; 0: all.  [default: 50]", metavar="N", kind=int),
     Option("--cursor", "cursor", "Go on after a page; the page before names it.", metavar="CURSOR"),
     Option("--json", "as_json", "One JSON object per line.", is_flag=True),
@@ -51,14 +49,8 @@ def runs(values: Values) -> int:
         raise UsageError(f"--limit must not be negative: {limit}.")
     bring_up_to_date(values["no_sync"])
     with open_ledger() as ledger:
-        page = ledger.runs(
-            limit=limit or MAX_LIMIT,
-            cursor=values["cursor"],
-            status=values["status"],
-            agent_id=values["agent"],
-            client=values["client"],
-            env=values["env"],
-        )
+        filters = RunFilters(**conditions(RUN_FILTERS, values, ledger))
+        page = ledger.runs(filters, limit=limit or MAX_LIMIT, cursor=values["cursor"])
     rows = [{**row, "duration_ms": between_ms(row["started_at"], row["ended_at"])} for row in page.rows]
     if values["as_json"]:
         print_json_rows(rows)
