@@ -12,11 +12,11 @@ Light: `sub query` and `sub tail` import this at start.
 
 from __future__ import annotations
 
+from subluminal.contracts.counts import is_let_through
 from subluminal.contracts.errors import UsageError
 from subluminal.contracts.globs import glob_fault, glob_test, is_glob
 from subluminal.contracts.vocabulary import (
     ACTIONS,
-    ALLOW,
     CLIENTS,
     ENVS,
     ERROR_CLASSES,
@@ -150,7 +150,7 @@ def _status_test(words: list[str]) -> RowTest:
 
     def test(row: Row) -> bool:
         status = row.get("status")
-        return PENDING in words if status is None else status in words and row.get("decision") in (None, ALLOW)
+        return PENDING in words if status is None else status in words and is_let_through(row.get("decision"))
 
     return test
 
@@ -286,15 +286,15 @@ def find_filter(name: str, table: tuple[Filter, ...], others: Iterable[str] = ()
     for found in table:
         if found.name == name:
             return found
-    known = {found.name: found.word for found in table}
-    near = [full for full, word in known.items() if word == name]
-    raise UsageError(f"{name[:40]!r} is no filter.", hint=_meant(name, (*known, *others), near))
+    known = [*(found.name for found in table), *others]
+    hint = _meant(name, known, {found.word: found.name for found in table})
+    raise UsageError(f"{name[:40]!r} is no filter.", hint=hint)
 
 
-def _meant(word: str, known: Iterable[str], near: Iterable[str] = ()) -> str:
+def _meant(word: str, known: Iterable[str], also: Mapping[str, str] | None = None) -> str:
     from difflib import get_close_matches
 
     words = list(known)
-    folded = {candidate.lower(): candidate for candidate in words}
-    found = [*near, *(folded[close] for close in get_close_matches(word.lower()[:100], folded, n=1))]
-    return (f"Did you mean {found[0]}? " if found else "") + f"Known: {', '.join(words)}."
+    candidates = {**(also or {}), **{candidate.lower(): candidate for candidate in words}}
+    close = get_close_matches(word.lower()[:100], candidates, n=1)
+    return (f"Did you mean {candidates[close[0]]}? " if close else "") + f"Known: {', '.join(words)}."

@@ -13,6 +13,7 @@ import sqlite3
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from subluminal.contracts.counts import let_through_sql
 from subluminal.contracts.filters import (
     CALL_FILTERS,
     PENDING,
@@ -42,7 +43,7 @@ Value = str | int | bytes | None
 # Which index leads to the calls of one value of a column.
 _LEADING = {"args_hash": "tool_calls_args", "run_id": "tool_calls_run", "rule_id": "tool_calls_rule"}
 _RUN_COLUMNS = tuple(found.column for found in CALL_FILTERS if found.known_from == RUN and found.name != "run_id")
-_LET_THROUGH = ("c.decision = 'ALLOW'", "c.decision IS NULL")
+_ENDED = "tool_calls_decision"
 
 
 class Condition:
@@ -95,8 +96,9 @@ def plan(connection: sqlite3.Connection, filters: Filters) -> Plan:
         refused = "c.decision = '{}' AND c.decision <> 'ALLOW'"
         leaders.append([Condition(refused.format(word), (), "tool_calls_refused") for word in asked["decision"]])
     if "status" in asked and _only_failed(asked["status"]):
-        pairs = [f"{decision} AND c.status = '{word}'" for word in asked["status"] for decision in _LET_THROUGH]
-        leaders.append([Condition(pair, (), "tool_calls_decision") for pair in pairs])
+        # `let_through_sql` in two: each is one range of the index.
+        ways = [f"c.decision {way} AND c.status = " for way in (f"= '{ALLOW}'", "IS NULL")]
+        leaders.append([Condition(f"{way}'{word}'", (), _ENDED) for word in asked["status"] for way in ways])
     if "server_name" in asked or "tool_name" in asked:
         names = _names_condition(asked)
         tools = connection.execute(f"{_TOOLS} WHERE {names.sql} LIMIT {_MAX_BRANCHES + 1}", names.values).fetchall()
@@ -217,7 +219,7 @@ def _status_condition(words: list[str]) -> Condition:
     """A call that was refused has neither failed nor gone well."""
     ended = _one_of("+c.status", [word for word in words if word != PENDING])
     pending = " OR +c.status IS NULL" if PENDING in words else ""
-    return Condition(f"({ended.sql} AND (+{' OR +'.join(_LET_THROUGH)}){pending})", ended.values)
+    return Condition(f"({ended.sql} AND {let_through_sql('+c.decision')}{pending})", ended.values)
 
 
 def _text_condition(text: str) -> Condition:
