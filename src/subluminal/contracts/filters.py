@@ -12,18 +12,12 @@ Light: `sub query` and `sub tail` import this at start.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from subluminal.contracts import vocabulary as vocab
 from subluminal.contracts.counts import is_let_through
 from subluminal.contracts.errors import UsageError
 from subluminal.contracts.globs import glob_fault, glob_test, is_glob
-from subluminal.contracts.vocabulary import (
-    ACTIONS,
-    CLIENTS,
-    ENVS,
-    ERROR_CLASSES,
-    RUN_STATUSES,
-    SEVERITIES,
-    STATUSES,
-)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,6 +40,7 @@ PENDING = "PENDING"
 # Milliseconds; far beyond every time, and within 64 bits.
 MAX_NUMBER = 1 << 60
 
+PREVIEWS = ("args_preview", "result_preview")
 TEXT_COLUMNS = {
     "tool_name": CALL,
     "server_name": CALL,
@@ -58,31 +53,21 @@ TEXT_COLUMNS = {
 }
 
 
-class Filter:
-    """`name` is the word of the API, `option` that of the command line; `column` is what it tests."""
+class Filter(NamedTuple):
+    """`name` is the word of the API, `option` that of the command line; `tests` is the column, if not of that name."""
 
-    __slots__ = ("column", "help", "kind", "known_from", "metavar", "name", "option", "words")
+    name: str
+    option: str
+    kind: str
+    help: str
+    known_from: int = CALL
+    tests: str = ""
+    metavar: str | None = None
+    words: tuple[str, ...] = ()
 
-    def __init__(
-        self,
-        name: str,
-        option: str,
-        kind: str,
-        help: str,
-        *,
-        known_from: int = CALL,
-        column: str = "",
-        metavar: str | None = None,
-        words: tuple[str, ...] = (),
-    ) -> None:
-        self.name = name
-        self.option = option
-        self.kind = kind
-        self.help = help
-        self.known_from = known_from
-        self.column = column or name
-        self.metavar = metavar
-        self.words = words
+    @property
+    def column(self) -> str:
+        return self.tests or self.name
 
     @property
     def word(self) -> str:
@@ -130,7 +115,7 @@ class Filter:
     def test(self, value: Any) -> RowTest:
         """What the condition means for a call as columns."""
         column = self.column
-        if self.name == "text":
+        if self.kind == TEXT:
             return _text_test(value)
         if PENDING in self.words:
             return _status_test(value)
@@ -174,7 +159,7 @@ def _text_test(text: str) -> RowTest:
             found = row.get(column)
             if found is not None:
                 folded = _folded(found)
-                if any(pattern in folded for pattern in patterns[: None if column.endswith("preview") else 1]):
+                if any(pattern in folded for pattern in patterns[: None if column in PREVIEWS else 1]):
                     return True
         return False
 
@@ -199,15 +184,15 @@ def _milliseconds(ts: str) -> str:
 def _moments(column: str) -> tuple[Filter, Filter]:
     since = "From then on: 15m, 2h, 3d ago, or an RFC 3339 time."
     return (
-        Filter("since_ms", "--since", MOMENT, since, column=column, metavar="TIME"),
-        Filter("until_ms", "--until", MOMENT, "Before then.", column=column, metavar="TIME"),
+        Filter("since_ms", "--since", MOMENT, since, tests=column, metavar="TIME"),
+        Filter("until_ms", "--until", MOMENT, "Before then.", tests=column, metavar="TIME"),
     )
 
 
 _IDENTITY = (
     Filter("agent_id", "--agent", EXACT, "Agent id.", known_from=RUN, metavar="ID"),
-    Filter("client", "--client", WORDS, "The client that ran the agent.", known_from=RUN, words=CLIENTS),
-    Filter("env", "--env", WORDS, "Environment of the run.", known_from=RUN, words=ENVS),
+    Filter("client", "--client", WORDS, "The client that ran the agent.", known_from=RUN, words=vocab.CLIENTS),
+    Filter("env", "--env", WORDS, "Environment of the run.", known_from=RUN, words=vocab.ENVS),
     Filter("principal", "--principal", EXACT, "Principal of the run.", known_from=RUN, metavar="NAME"),
 )
 _STATUS_HELP = "How a call that was let through ended; PENDING: it has not."
@@ -218,14 +203,14 @@ CALL_FILTERS = (
     *_IDENTITY,
     Filter("server_name", "--server", NAMES, "Server name or glob.", metavar="NAME"),
     Filter("tool_name", "--tool", NAMES, "Tool name or glob.", metavar="NAME"),
-    Filter("decision", "--decision", WORDS, "What the policy decided.", known_from=DECISION, words=ACTIONS),
-    Filter("status", "--status", WORDS, _STATUS_HELP, known_from=END, words=(*STATUSES, PENDING)),
+    Filter("decision", "--decision", WORDS, "What the policy decided.", known_from=DECISION, words=vocab.ACTIONS),
+    Filter("status", "--status", WORDS, _STATUS_HELP, known_from=END, words=(*vocab.STATUSES, PENDING)),
     Filter("rule_id", "--rule", EXACT, "Id of the rule that decided.", known_from=DECISION, metavar="ID"),
     Filter("reason_code", "--reason", EXACT, _REASON_HELP, known_from=DECISION, metavar="CODE"),
-    Filter("severity", "--severity", WORDS, "Severity of the decision.", known_from=DECISION, words=SEVERITIES),
-    Filter("error_class", "--error-class", WORDS, "What kind of error.", known_from=END, words=ERROR_CLASSES),
+    Filter("severity", "--severity", WORDS, "Severity of the decision.", known_from=DECISION, words=vocab.SEVERITIES),
+    Filter("error_class", "--error-class", WORDS, "What kind of error.", known_from=END, words=vocab.ERROR_CLASSES),
     Filter("args_hash", "--args-hash", EXACT, "Hash of the arguments; see `sub hash`.", metavar="HASH"),
-    Filter("min_latency_ms", "--min-latency", NUMBER, _SLOW_HELP, known_from=END, column="latency_ms", metavar="MS"),
+    Filter("min_latency_ms", "--min-latency", NUMBER, _SLOW_HELP, known_from=END, tests="latency_ms", metavar="MS"),
     Filter("text", "--text", TEXT, "Text in previews, names, reasons or error messages.", metavar="TEXT"),
     *_moments("created_at"),
 )
@@ -233,10 +218,11 @@ _TYPE = Filter("type", "--type", NAMES, "Event type, such as tool_call_end.", kn
 EVENT_FILTERS = (*CALL_FILTERS, _TYPE)
 RUN_FILTERS = (
     *_IDENTITY,
-    Filter("status", "--status", WORDS, "Only runs that ended so, or run still.", words=("RUNNING", *RUN_STATUSES)),
+    Filter("status", "--status", WORDS, "How it ended, or RUNNING.", words=("RUNNING", *vocab.RUN_STATUSES)),
     *_moments("started_at"),
 )
-_KNOWN_FROM = {**TEXT_COLUMNS, **{found.column: found.known_from for found in CALL_FILTERS if found.name != "text"}}
+# From when on each column is known that a filter on calls looks at.
+COLUMNS = {**TEXT_COLUMNS, **{found.column: found.known_from for found in CALL_FILTERS if found.kind != TEXT}}
 
 
 class Filters:
@@ -279,7 +265,7 @@ class RunFilters(Filters):
 def known_at(row: Row, event_type: str) -> Row:
     """A call as it is known when an event of this type comes: what later events will say is not."""
     known = KNOWN_BY.get(event_type, END)
-    return {name: value for name, value in row.items() if _KNOWN_FROM.get(name, CALL) <= known}
+    return {name: value for name, value in row.items() if COLUMNS.get(name, CALL) <= known}
 
 
 def find_filter(name: str, table: tuple[Filter, ...], others: Iterable[str] = ()) -> Filter:

@@ -11,7 +11,7 @@ from subluminal.cli.options import Command, Option, Values
 from subluminal.cli.render.columns import aligned, terminal_columns
 from subluminal.cli.render.moments import date_and_clock, duration, short_time
 from subluminal.cli.render.output import DECISION_COLOURS, colour_wanted, note, paint
-from subluminal.cli.render.rows import print_csv, print_json_rows
+from subluminal.cli.render.rows import print_rows
 from subluminal.contracts.errors import UsageError
 from subluminal.contracts.filters import CALL_FILTERS, Filters
 from subluminal.ledger.daemon.sync import sync
@@ -36,27 +36,25 @@ Examples:
   sub query --run last --limit 0 --csv > calls.csv
 """
 
-OPTIONS = [
-    *filter_options(CALL_FILTERS),
+PAGE_OPTIONS = [
     Option("--limit", "limit", "At most so many; 0: all.  [default: 50]", metavar="N", kind=int),
     Option("--cursor", "cursor", "Go on after a page; the page before names it.", metavar="CURSOR"),
-    Option("--count", "count", "Print only how many there are.", is_flag=True),
-    Option("--group-by", "group_by", "Count per group, e.g. tool,decision (also day, hour).", metavar="COLUMNS"),
     Option("--json", "as_json", "One JSON object per line.", is_flag=True),
     Option("--csv", "as_csv", "CSV with a header.", is_flag=True),
     Option("--no-sync", "no_sync", "Do not take in what still lies in the spool.", is_flag=True),
 ]
+OPTIONS = [
+    *filter_options(CALL_FILTERS),
+    Option("--count", "count", "Print only how many there are.", is_flag=True),
+    Option("--group-by", "group_by", "Count per group, e.g. tool,decision (also day, hour).", metavar="COLUMNS"),
+    *PAGE_OPTIONS,
+]
 
 
 def query(values: Values) -> int:
-    if values["as_json"] and values["as_csv"]:
-        raise UsageError("--json and --csv exclude each other.")
     if values["count"] and values["group_by"]:
         raise UsageError("--count and --group-by exclude each other: groups are counts already.")
-    limit = DEFAULT_LIMIT if values["limit"] is None else values["limit"]
-    if limit < 0:
-        raise UsageError(f"--limit must not be negative: {limit}.")
-    bring_up_to_date(values["no_sync"])
+    limit = begin_page(values)
     with open_ledger() as ledger:
         filters = Filters(**conditions(CALL_FILTERS, values, ledger))
         if values["count"]:
@@ -68,17 +66,24 @@ def query(values: Values) -> int:
     return 0
 
 
+def begin_page(values: Values) -> int:
+    """Check PAGE_OPTIONS and bring the ledger up to date; returns the limit."""
+    if values["as_json"] and values["as_csv"]:
+        raise UsageError("--json and --csv exclude each other.")
+    limit: int = DEFAULT_LIMIT if values["limit"] is None else values["limit"]
+    if limit < 0:
+        raise UsageError(f"--limit must not be negative: {limit}.")
+    bring_up_to_date(values["no_sync"])
+    return limit
+
+
 def bring_up_to_date(no_sync: bool) -> None:
     if not no_sync and not sync():
         note("Some events still lie in the spool; the ledger is taking them in. Ask again in a moment.")
 
 
 def _print_count(count: int, values: Values) -> None:
-    if values["as_json"]:
-        print_json_rows([{"count": count}])
-    elif values["as_csv"]:
-        print_csv([{"count": count}])
-    else:
+    if not print_rows([{"count": count}], values):
         print(count)
 
 
@@ -107,11 +112,7 @@ class Pages:
 
 def _print_calls(ledger: Ledger, filters: Filters, values: Values, limit: int) -> None:
     pages = Pages(ledger, filters, limit, values["cursor"])
-    if values["as_json"]:
-        print_json_rows(pages)
-    elif values["as_csv"]:
-        print_csv(pages)
-    elif not _print_table(pages):
+    if not print_rows(pages, values) and not _print_table(pages):
         note(
             "No call matches."
             if _asked(values)
@@ -195,11 +196,9 @@ def _print_groups(ledger: Ledger, filters: Filters, values: Values, limit: int) 
             f"Cannot group by {wrong}.", hint=f"Known: {', '.join([*_GROUP_WORDS, *GROUPS])}, joined by commas."
         )
     rows = ledger.group(filters, by=by, limit=limit or 100_000)
-    if values["as_json"]:
-        print_json_rows(rows)
-    elif values["as_csv"]:
-        print_csv(rows)
-    elif rows:
+    if print_rows(rows, values):
+        return
+    if rows:
         names = list(rows[0])
         cells = [[_group_cell(name, row[name]) for name in names] for row in rows]
         header = [_group_title(name) for name in names]

@@ -20,31 +20,24 @@ LOOK_EVENTS = 500
 _NAMES = {found.word: found.name for found in EventFilters.table}
 
 
-class FollowRequest:
-    """`{"control": "follow", ...}`: every member is optional. Filters go by the words of the options or of the API."""
-
-    __slots__ = ("after", "filters")
-
-    def __init__(self, control: dict[str, Any]) -> None:
-        asked = {_NAMES.get(word, word): value for word, value in control.items() if word not in ("control", "after")}
-        self.filters = EventFilters(**asked)
-        self.after = control.get("after")
-        if self.after is not None and not (type(self.after) is int and 0 <= self.after < 1 << 63):
-            raise UsageError("after must be a place in the order of arrival.", hint="Use the one of an answer before.")
-
-
-def follow_request(control: dict[str, Any]) -> FollowRequest:
-    """Raises `msgspec.ValidationError`, as what reads a line from the socket does."""
+def follow_request(control: dict[str, Any]) -> tuple[EventFilters, int | None]:
+    """`{"control": "follow", "after": N, ...}`: every member is optional. Filters go by the words of the options or of
+    the API. Raises `msgspec.ValidationError`, as what reads a line from the socket does."""
+    asked = {_NAMES.get(word, word): value for word, value in control.items() if word not in ("control", "after")}
+    after = control.get("after")
+    if after is not None and not (type(after) is int and 0 <= after < 1 << 63):
+        raise msgspec.ValidationError("after must be a place in the order of arrival")
     try:
-        return FollowRequest(control)
+        return EventFilters(**asked), after
     except UsageError as error:
         raise msgspec.ValidationError(f"{error} {error.hint}") from None
 
 
 class Follower:
-    def __init__(self, request: FollowRequest, newest: int) -> None:
-        self._wanted = Wanted(request.filters) if request.filters.asked else None
-        self.after = newest if request.after is None else request.after
+    def __init__(self, request: tuple[EventFilters, int | None], newest: int) -> None:
+        filters, after = request
+        self._wanted = Wanted(filters) if filters.asked else None
+        self.after = newest if after is None else after
 
     def next_lines(self, connection: sqlite3.Connection) -> tuple[list[bytes], bool]:
         """Lines that have arrived and match, and whether there may be more."""

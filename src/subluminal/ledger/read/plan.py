@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import Any
 
 from subluminal.contracts.counts import let_through_sql
 from subluminal.contracts.filters import (
     CALL_FILTERS,
     PENDING,
+    PREVIEWS,
     RUN,
     TEXT_COLUMNS,
     Filters,
@@ -28,9 +30,6 @@ from subluminal.contracts.globs import glob_test, is_glob
 from subluminal.contracts.vocabulary import ALLOW
 from subluminal.ledger.store.encoding import unpack_text
 from subluminal.ledger.store.lines import TIE_BITS
-
-if TYPE_CHECKING:
-    from subluminal.contracts.globs import NameTest
 
 _PROBE = 4000  # rows counted, at most, to find out which of two indexes leads to fewer rows
 _MAX_BRANCHES = 400  # beyond this many names a scan is no slower
@@ -44,6 +43,7 @@ Value = str | int | bytes | None
 _LEADING = {"args_hash": "tool_calls_args", "run_id": "tool_calls_run", "rule_id": "tool_calls_rule"}
 _RUN_COLUMNS = tuple(found.column for found in CALL_FILTERS if found.known_from == RUN and found.name != "run_id")
 _ENDED = "tool_calls_decision"
+_TOOLS = "SELECT server_name, tool_name FROM server_tools"
 
 
 class Condition:
@@ -80,7 +80,8 @@ BY_TIME = Condition("")
 def add_functions(connection: sqlite3.Connection) -> None:
     """Once for a connection, before `plan`: SQLite cannot replace a function that a running statement uses."""
     connection.create_function(INFLATED, 1, inflated, deterministic=True)
-    connection.create_function(MATCHES, 2, _Matcher(), deterministic=True)
+    test = lru_cache(maxsize=100)(glob_test)
+    connection.create_function(MATCHES, 2, lambda glob, name: test(glob)(name), deterministic=True)
 
 
 def plan(connection: sqlite3.Connection, filters: Filters) -> Plan:
@@ -113,22 +114,6 @@ def plan(connection: sqlite3.Connection, filters: Filters) -> Plan:
         return Plan([BY_TIME], rest)
     best = leaders[0] if len(leaders) == 1 else min(leaders, key=lambda group: _probe(connection, group))
     return Plan(best, rest + [_filtering(group) for group in leaders if group is not best])
-
-
-_TOOLS = "SELECT server_name, tool_name FROM server_tools"
-
-
-class _Matcher:
-    """Globs are few and names may be many: each glob is read once."""
-
-    def __init__(self) -> None:
-        self._tests: dict[str, NameTest] = {}
-
-    def __call__(self, glob: str, name: str) -> bool:
-        test = self._tests.get(glob)
-        if test is None:
-            test = self._tests[glob] = glob_test(glob)
-        return test(name)
 
 
 def _names_condition(asked: dict[str, Any]) -> Condition:
@@ -225,12 +210,11 @@ def _status_condition(words: list[str]) -> Condition:
 def _text_condition(text: str) -> Condition:
     """`lower` and `instr` read all of a text, where LIKE would stop at a NUL."""
     patterns = text_patterns(text)
-    pieces = [f"instr(lower(+c.{name}), ?)" for name in TEXT_COLUMNS if not name.endswith("preview")]
+    pieces = [f"instr(lower(+c.{name}), ?)" for name in TEXT_COLUMNS if name not in PREVIEWS]
     values = patterns[:1] * len(pieces)
-    names = [name for name in TEXT_COLUMNS if name.endswith("preview")]
-    previews = [f"instr(lower({INFLATED}(p.{name})), ?)" for name in names for _ in patterns]
+    previews = [f"instr(lower({INFLATED}(p.{name})), ?)" for name in PREVIEWS for _ in patterns]
     pieces.append(f"EXISTS (SELECT 1 FROM previews p WHERE p.id = c.id AND ({' OR '.join(previews)}))")
-    return Condition(f"({' OR '.join(pieces)})", values + patterns * len(names))
+    return Condition(f"({' OR '.join(pieces)})", values + patterns * len(PREVIEWS))
 
 
 def inflated(stored: str | bytes | None) -> str | None:

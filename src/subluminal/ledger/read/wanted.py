@@ -10,23 +10,17 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
-from subluminal.contracts.filters import CALL, CALL_FILTERS, DECISION, END, EVENT, RUN, TEXT_COLUMNS, Filters, known_at
+from subluminal.contracts.filters import CALL, COLUMNS, DECISION, END, EVENT, PREVIEWS, RUN, Filters, known_at
 from subluminal.ledger.read.plan import inflated
 
 if TYPE_CHECKING:
     from subluminal.contracts.filters import Row
 
-_RUN_COLUMNS = [found.column for found in CALL_FILTERS if found.known_from == RUN]
-_PREVIEWS = [name for name in TEXT_COLUMNS if name.endswith("preview")]
-_CALL_COLUMNS = list(
-    dict.fromkeys(
-        [found.column for found in CALL_FILTERS if found.known_from != RUN and found.name != "text"]
-        + [name for name in TEXT_COLUMNS if name not in _PREVIEWS]
-    )
-)
+_RUN_COLUMNS = [name for name, known_from in COLUMNS.items() if known_from == RUN]
+_CALL_COLUMNS = [name for name, known_from in COLUMNS.items() if known_from != RUN and name not in PREVIEWS]
 _SELECT_RUN = f"SELECT {', '.join(_RUN_COLUMNS)} FROM runs WHERE run_id = ?"
 _SELECT_CALL = f"SELECT id, {', '.join(_CALL_COLUMNS)} FROM tool_calls WHERE call_id = ? AND run_id = ?"
-_SELECT_PREVIEWS = f"SELECT {', '.join(_PREVIEWS)} FROM previews WHERE id = ?"
+_SELECT_PREVIEWS = f"SELECT {', '.join(PREVIEWS)} FROM previews WHERE id = ?"
 
 
 class Wanted:
@@ -62,6 +56,6 @@ class Wanted:
             return None
         row = dict(zip(_CALL_COLUMNS, found[1:], strict=True))
         if "text" in self._calls.asked:
-            previews = connection.execute(_SELECT_PREVIEWS, (found[0],)).fetchone() or (None,) * len(_PREVIEWS)
-            row.update(zip(_PREVIEWS, map(inflated, previews), strict=True))
+            previews = connection.execute(_SELECT_PREVIEWS, (found[0],)).fetchone() or (None,) * len(PREVIEWS)
+            row.update(zip(PREVIEWS, map(inflated, previews), strict=True))
         return row
