@@ -6,8 +6,7 @@ All conditions of a `Filters` must hold. Names, words and exact texts are lists 
 
 `known_from` says which events can answer: of its type each by itself, of a run any, of a call its own, of what was
 decided those from the decision on, of how it ended only its end. One that comes earlier does not match: nothing is
-guessed.
-Light: `sub query` and `sub tail` import this at start.
+guessed. Light: `sub query` and `sub tail` import this at start.
 """
 
 from __future__ import annotations
@@ -101,7 +100,7 @@ class Filter(NamedTuple):
         for known in self.words:
             if known.lower() == text.lower():
                 return known
-        raise UsageError(f"{text!r} is no {self.name}.", hint=_meant(text, self.words))
+        raise UsageError(f"{text[:40]!r} is no {self.name}.", hint=_meant(text, self.words))
 
     def _text(self, value: Any) -> str:
         if isinstance(value, str):
@@ -231,7 +230,7 @@ class Filters:
     __slots__ = ("_tests", "asked")
     table: tuple[Filter, ...] = CALL_FILTERS
 
-    def __init__(self, **conditions: Any) -> None:
+    def __init__(self, /, **conditions: Any) -> None:
         self._tests: list[RowTest] | None = None
         self.asked: dict[str, Any] = {}
         for name, value in conditions.items():

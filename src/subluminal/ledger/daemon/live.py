@@ -30,7 +30,8 @@ def follow_request(control: dict[str, Any]) -> tuple[EventFilters, int | None]:
     try:
         return EventFilters(**asked), after
     except UsageError as error:
-        raise msgspec.ValidationError(f"{error} {error.hint}") from None
+        advice = "" if error.hint == UsageError.hint else f" {error.hint}"
+        raise msgspec.ValidationError(f"{error}{advice}") from None
 
 
 class Follower:
