@@ -11,8 +11,6 @@ guessed. Light: `sub query` and `sub tail` import this at start.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from subluminal.contracts import vocabulary as vocab
 from subluminal.contracts.counts import is_let_through
 from subluminal.contracts.errors import UsageError
@@ -52,21 +50,25 @@ TEXT_COLUMNS = {
 }
 
 
-class Filter(NamedTuple):
-    """`name` is the word of the API, `option` that of the command line; `tests` is the column, if not of that name."""
+class Filter:
+    """`name` is the word of the API, `option` that of the command line; `column` is what it tests."""
 
-    name: str
-    option: str
-    kind: str
-    help: str
-    known_from: int = CALL
-    tests: str = ""
-    metavar: str | None = None
-    words: tuple[str, ...] = ()
+    __slots__ = ("column", "help", "kind", "known_from", "metavar", "name", "option", "words")
 
-    @property
-    def column(self) -> str:
-        return self.tests or self.name
+    def __init__(
+        self,
+        name: str,
+        option: str,
+        kind: str,
+        help: str,
+        *,
+        known_from: int = CALL,
+        column: str = "",
+        metavar: str | None = None,
+        words: tuple[str, ...] = (),
+    ) -> None:
+        self.name, self.option, self.kind, self.help = name, option, kind, help
+        self.known_from, self.column, self.metavar, self.words = known_from, column or name, metavar, words
 
     @property
     def word(self) -> str:
@@ -183,8 +185,8 @@ def _milliseconds(ts: str) -> str:
 def _moments(column: str) -> tuple[Filter, Filter]:
     since = "From then on: 15m, 2h, 3d ago, or an RFC 3339 time."
     return (
-        Filter("since_ms", "--since", MOMENT, since, tests=column, metavar="TIME"),
-        Filter("until_ms", "--until", MOMENT, "Before then.", tests=column, metavar="TIME"),
+        Filter("since_ms", "--since", MOMENT, since, column=column, metavar="TIME"),
+        Filter("until_ms", "--until", MOMENT, "Before then.", column=column, metavar="TIME"),
     )
 
 
@@ -209,7 +211,7 @@ CALL_FILTERS = (
     Filter("severity", "--severity", WORDS, "Severity of the decision.", known_from=DECISION, words=vocab.SEVERITIES),
     Filter("error_class", "--error-class", WORDS, "What kind of error.", known_from=END, words=vocab.ERROR_CLASSES),
     Filter("args_hash", "--args-hash", EXACT, "Hash of the arguments; see `sub hash`.", metavar="HASH"),
-    Filter("min_latency_ms", "--min-latency", NUMBER, _SLOW_HELP, known_from=END, tests="latency_ms", metavar="MS"),
+    Filter("min_latency_ms", "--min-latency", NUMBER, _SLOW_HELP, known_from=END, column="latency_ms", metavar="MS"),
     Filter("text", "--text", TEXT, "Text in previews, names, reasons or error messages.", metavar="TEXT"),
     *_moments("created_at"),
 )
