@@ -193,7 +193,8 @@ def query(calls: int, keep: str | None) -> dict[str, Any]:
     home.mkdir(parents=True, exist_ok=True)
     if not (home / "ledger.db").exists():
         fill(home, calls)
-    from subluminal.ledger.read.ledger import Filters, open_ledger
+    from subluminal.contracts.filters import Filters
+    from subluminal.ledger.read.ledger import open_ledger
 
     asked = {
         "blocked": Filters(decision=["BLOCK"]),

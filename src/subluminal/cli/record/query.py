@@ -6,29 +6,22 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from subluminal.cli.filters import conditions, filter_options
 from subluminal.cli.options import Command, Option, Values
 from subluminal.cli.render.columns import aligned, terminal_columns
-from subluminal.cli.render.moments import date_and_clock, duration, moment_ms, short_time
+from subluminal.cli.render.moments import date_and_clock, duration, short_time
 from subluminal.cli.render.output import DECISION_COLOURS, colour_wanted, note, paint
-from subluminal.cli.render.rows import print_csv, print_json_rows
+from subluminal.cli.render.rows import print_rows
 from subluminal.contracts.errors import UsageError
-from subluminal.contracts.vocabulary import ACTIONS, STATUSES
+from subluminal.contracts.filters import CALL_FILTERS, Filters
 from subluminal.ledger.daemon.sync import sync
 from subluminal.ledger.read.ledger import GROUPS, Ledger, Row, open_ledger
-from subluminal.ledger.read.plan import Filters
 from subluminal.reports.printable import printable
 
 DEFAULT_LIMIT = 50
 _PAGE = 1000
 # The words of the options, beside the names of the columns.
-_GROUP_WORDS = {
-    "server": "server_name",
-    "tool": "tool_name",
-    "rule": "rule_id",
-    "reason": "reason_code",
-    "run": "run_id",
-    "agent": "agent_id",
-}
+_GROUP_WORDS = {found.word: found.column for found in CALL_FILTERS if found.column in GROUPS}
 
 HELP = """Search recorded tool calls, newest first.
 
@@ -43,44 +36,27 @@ Examples:
   sub query --run last --limit 0 --csv > calls.csv
 """
 
-OPTIONS = [
-    Option("--run", "run", "Run id, the beginning of one, or last.", metavar="RUN", multiple=True),
-    Option("--agent", "agent", "Agent id.", metavar="ID", multiple=True),
-    Option("--client", "client", "claude, codex, headless, custom, unknown.", metavar="NAME", multiple=True),
-    Option("--env", "env", "dev, ci, prod, unknown.", metavar="NAME", multiple=True),
-    Option("--server", "server", "Server name or glob.", metavar="NAME", multiple=True),
-    Option("--tool", "tool", "Tool name or glob.", metavar="NAME", multiple=True),
-    Option("--decision", "decision", "What the policy decided.", multiple=True, choices=ACTIONS),
-    Option(
-        "--status", "status", "How the call ended; PENDING: it has not.", multiple=True, choices=(*STATUSES, "PENDING")
-    ),
-    Option("--rule", "rule", "Id of the rule that decided.", metavar="ID", multiple=True),
-    Option("--reason", "reason", "Reason code, such as BUDGET_EXCEEDED.", metavar="CODE", multiple=True),
-    Option("--args-hash", "args_hash", "Hash of the arguments; see `sub hash`.", metavar="HASH"),
-    Option("--text", "text", "Text in previews, names, reasons or error messages.", metavar="TEXT"),
-    Option("--since", "since", "From then on: 15m, 2h, 3d ago, or an RFC 3339 time.", metavar="TIME"),
-    Option("--until", "until", "Before then.", metavar="TIME"),
+PAGE_OPTIONS = [
     Option("--limit", "limit", "At most so many; 0: all.  [default: 50]", metavar="N", kind=int),
     Option("--cursor", "cursor", "Go on after a page; the page before names it.", metavar="CURSOR"),
-    Option("--count", "count", "Print only how many there are.", is_flag=True),
-    Option("--group-by", "group_by", "Count per group, e.g. tool,decision (also day, hour).", metavar="COLUMNS"),
     Option("--json", "as_json", "One JSON object per line.", is_flag=True),
     Option("--csv", "as_csv", "CSV with a header.", is_flag=True),
     Option("--no-sync", "no_sync", "Do not take in what still lies in the spool.", is_flag=True),
 ]
+OPTIONS = [
+    *filter_options(CALL_FILTERS),
+    Option("--count", "count", "Print only how many there are.", is_flag=True),
+    Option("--group-by", "group_by", "Count per group, e.g. tool,decision (also day, hour).", metavar="COLUMNS"),
+    *PAGE_OPTIONS,
+]
 
 
 def query(values: Values) -> int:
-    if values["as_json"] and values["as_csv"]:
-        raise UsageError("--json and --csv exclude each other.")
     if values["count"] and values["group_by"]:
         raise UsageError("--count and --group-by exclude each other: groups are counts already.")
-    limit = DEFAULT_LIMIT if values["limit"] is None else values["limit"]
-    if limit < 0:
-        raise UsageError(f"--limit must not be negative: {limit}.")
-    bring_up_to_date(values["no_sync"])
+    limit = begin_page(values)
     with open_ledger() as ledger:
-        filters = make_filters(ledger, values)
+        filters = Filters(**conditions(CALL_FILTERS, values, ledger))
         if values["count"]:
             _print_count(ledger.count(filters), values)
         elif values["group_by"]:
@@ -90,39 +66,24 @@ def query(values: Values) -> int:
     return 0
 
 
+def begin_page(values: Values) -> int:
+    """Check PAGE_OPTIONS and bring the ledger up to date; returns the limit."""
+    if values["as_json"] and values["as_csv"]:
+        raise UsageError("--json and --csv exclude each other.")
+    limit: int = DEFAULT_LIMIT if values["limit"] is None else values["limit"]
+    if limit < 0:
+        raise UsageError(f"--limit must not be negative: {limit}.")
+    bring_up_to_date(values["no_sync"])
+    return limit
+
+
 def bring_up_to_date(no_sync: bool) -> None:
     if not no_sync and not sync():
         note("Some events still lie in the spool; the ledger is taking them in. Ask again in a moment.")
 
 
-def make_filters(ledger: Ledger, values: Values) -> Filters:
-    import time
-
-    now = time.time_ns() // 1_000_000
-    return Filters(
-        run_id=[ledger.resolve_run(name) for name in values["run"]],
-        agent_id=values["agent"],
-        client=values["client"],
-        env=values["env"],
-        server_name=values["server"],
-        tool_name=values["tool"],
-        decision=values["decision"],
-        status=values["status"],
-        rule_id=values["rule"],
-        reason_code=values["reason"],
-        args_hash=values["args_hash"],
-        text=values["text"],
-        since_ms=moment_ms(values["since"], now) if values["since"] else None,
-        until_ms=moment_ms(values["until"], now) if values["until"] else None,
-    )
-
-
 def _print_count(count: int, values: Values) -> None:
-    if values["as_json"]:
-        print_json_rows([{"count": count}])
-    elif values["as_csv"]:
-        print_csv([{"count": count}])
-    else:
+    if not print_rows([{"count": count}], values):
         print(count)
 
 
@@ -151,11 +112,7 @@ class Pages:
 
 def _print_calls(ledger: Ledger, filters: Filters, values: Values, limit: int) -> None:
     pages = Pages(ledger, filters, limit, values["cursor"])
-    if values["as_json"]:
-        print_json_rows(pages)
-    elif values["as_csv"]:
-        print_csv(pages)
-    elif not _print_table(pages):
+    if not print_rows(pages, values) and not _print_table(pages):
         note(
             "No call matches."
             if _asked(values)
@@ -239,11 +196,9 @@ def _print_groups(ledger: Ledger, filters: Filters, values: Values, limit: int) 
             f"Cannot group by {wrong}.", hint=f"Known: {', '.join([*_GROUP_WORDS, *GROUPS])}, joined by commas."
         )
     rows = ledger.group(filters, by=by, limit=limit or 100_000)
-    if values["as_json"]:
-        print_json_rows(rows)
-    elif values["as_csv"]:
-        print_csv(rows)
-    elif rows:
+    if print_rows(rows, values):
+        return
+    if rows:
         names = list(rows[0])
         cells = [[_group_cell(name, row[name]) for name in names] for row in rows]
         header = [_group_title(name) for name in names]

@@ -35,6 +35,15 @@ def _writable(text: str) -> bool:
     return True
 
 
+def print_rows(rows: Iterable[dict[str, Any]], values: dict[str, Any]) -> bool:
+    """As --json or --csv ask for. False: neither does."""
+    if values["as_json"]:
+        print_json_rows(rows)
+    elif values["as_csv"]:
+        print_csv(rows)
+    return bool(values["as_json"] or values["as_csv"])
+
+
 def print_json_rows(rows: Iterable[Any]) -> None:
     write = sys.stdout.write
     for row in rows:

@@ -8,20 +8,20 @@ import sys
 import time
 from typing import Any
 
+from subluminal.cli.filters import conditions, filter_options
 from subluminal.cli.options import Command, Option, Values
 from subluminal.cli.render.moments import between_ms
 from subluminal.cli.render.output import note
 from subluminal.cli.tail.feed import Feed, Gone, Presence, give_way, pause_s
 from subluminal.cli.tail.view import JsonView, RawView, TerminalView, TextView, View
-from subluminal.cli.tail.wanted import Wanted
 from subluminal.contracts.errors import LedgerError, UsageError
-from subluminal.contracts.vocabulary import ACTIONS
+from subluminal.contracts.filters import EVENT_FILTERS, EventFilters, Filters
 from subluminal.host.clock import utc_now
 from subluminal.ledger.daemon.sync import sync
 from subluminal.ledger.fold.call import ENDED, Call, Plain, begin
 from subluminal.ledger.read.call_row import as_row, recall
 from subluminal.ledger.read.ledger import MAX_LIMIT, Ledger
-from subluminal.ledger.read.plan import Filters
+from subluminal.ledger.read.wanted import Wanted
 
 DEFAULT_LINES = 10
 # Calls whose end is awaited. An agent that starts more at once loses the oldest from sight, never from the ledger.
@@ -42,10 +42,7 @@ Examples:
 """
 
 OPTIONS = [
-    Option("--run", "run", "Only this run: its id, the beginning of it, or last.", metavar="RUN", multiple=True),
-    Option("--decision", "decision", "Only calls decided so.", multiple=True, choices=ACTIONS),
-    Option("--server", "server", "Only this server (name or glob).", metavar="NAME", multiple=True),
-    Option("--tool", "tool", "Only this tool (name or glob).", metavar="NAME", multiple=True),
+    *filter_options(EVENT_FILTERS),
     Option("-n/--lines", "lines", "Begin with the last N calls.", metavar="N", kind=int, default=DEFAULT_LINES),
     Option("--no-follow", "no_follow", "Print what there is and end.", is_flag=True),
     Option("--json", "as_json", "One JSON object per change of a call's state.", is_flag=True),
@@ -56,6 +53,8 @@ OPTIONS = [
 def tail(values: Values) -> int:
     if values["as_json"] and values["events"]:
         raise UsageError("--json and --events exclude each other.")
+    if values["type"] and not values["events"]:
+        raise UsageError("--type goes with --events: a call has events of several types.")
     if not 0 <= values["lines"] <= MAX_LIMIT:
         raise UsageError(f"--lines must be between 0 and {MAX_LIMIT}, not {values['lines']}.")
     follow = not values["no_follow"]
@@ -113,36 +112,29 @@ class Tail:
         try:
             if not ledger.runs(limit=1).rows:
                 self._tell_waiting(waiting=not self._values["no_follow"])
-                if "last" in self._values["run"]:
+                if "last" in self._values["run_id"]:
                     return False
-            names = [ledger.resolve_run(name) for name in self._values["run"]]
-            self._wanted = Wanted(names, self._values)
+            filters = EventFilters(**conditions(EVENT_FILTERS, self._values, ledger))
+            self._wanted = Wanted(filters)
             self._feed.start_here()
             if not self._values["lines"]:
                 return True
             if self._values["events"]:
-                self._last_events(self._wanted)
+                self._last_events(ledger, self._wanted)
             else:
-                self._last_calls(ledger, names)
+                self._last_calls(ledger, filters)
         finally:
             ledger.connection.execute("COMMIT")
         return True
 
-    def _last_events(self, wanted: Wanted) -> None:
+    def _last_events(self, ledger: Ledger, wanted: Wanted) -> None:
         def is_wanted(line: bytes) -> bool:
-            event = json.loads(line)
-            return wanted.run(event["run_id"]) and wanted.event(event)
+            return wanted.event(ledger.connection, json.loads(line))
 
         for line in self._feed.last_lines(self._values["lines"], is_wanted):
             self._view.raw(line)
 
-    def _last_calls(self, ledger: Ledger, names: list[str]) -> None:
-        filters = Filters(
-            run_id=names,
-            server_name=self._values["server"],
-            tool_name=self._values["tool"],
-            decision=self._values["decision"],
-        )
+    def _last_calls(self, ledger: Ledger, filters: Filters) -> None:
         page = ledger.calls(filters, limit=self._values["lines"])
         for row in reversed(page.rows):
             call = recall(ledger.call(row["call_id"], row["run_id"]))
@@ -190,13 +182,13 @@ class Tail:
             note(text)
 
     def _take(self, line: bytes) -> None:
-        assert self._wanted is not None
+        assert self._wanted is not None and self._feed.ledger is not None
         event = json.loads(line)
-        if not self._wanted.run(event["run_id"]):
-            return
         if self._values["events"]:
-            if self._wanted.event(event):
+            if self._wanted.event(self._feed.ledger.connection, event):
                 self._view.raw(line)
+            return
+        if not self._wanted.run(self._feed.ledger.connection, event["run_id"]):
             return
         kind = event["type"]
         if kind in ("run_end", "breaker_trip", "policy_loaded"):

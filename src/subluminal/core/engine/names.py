@@ -1,14 +1,15 @@
 """Names of servers and tools: globs, regexes, and finding the rules for a name without trying them all.
 
-A glob is a glob on a name, not a path: `*` matches any characters, `/` too; `?` one character; `[abc]`,
-`[a-z]`, `[!abc]` one of a set. Case counts. A regex is found anywhere in the name unless anchored, is linear time
-(RE2), and `re2` is imported only when a pattern is not one of the simple shapes that need no engine.
+Globs are those of `contracts.globs`. A regex is found anywhere in the name unless anchored, is linear time (RE2), and
+`re2` is imported only when a pattern is not one of the simple shapes that need no engine.
 
 Tool names are chosen by the agent, so finding the rules for a name never seen before must not try every rule:
 `NameIndex` finds them by exact name and by literal prefix, and runs all remaining regexes as one RE2 set.
 """
 
 from __future__ import annotations
+
+from subluminal.contracts.globs import glob_test, literal_head
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,110 +48,11 @@ class Pattern:
 
 
 def glob_pattern(glob: str) -> Pattern:
-    if "?" in glob or "[" in glob:
-        return Pattern(_segments_test(glob), prefix=_literal_head(glob))
-    parts = glob.split("*")
-    if len(parts) == 1:
+    head = literal_head(glob)
+    if head == glob:
         return Pattern(glob.__eq__, exact=glob)
-    head, tail = parts[0], parts[-1]
-    middle = [part for part in parts[1:-1] if part]
-    if not middle:
-        if not tail:
-            return Pattern(lambda name: name.startswith(head), prefix=head)
-        if not head:
-            return Pattern(lambda name: name.endswith(tail), suffix=tail)
-        least = len(head) + len(tail)
-        return Pattern(lambda name: len(name) >= least and name.startswith(head) and name.endswith(tail), prefix=head)
-
-    def test(name: str) -> bool:
-        end = len(name) - len(tail)
-        at = len(head)
-        if not (name.startswith(head) and name.endswith(tail)):
-            return False
-        for part in middle:
-            found = name.find(part, at, end)
-            if found < 0:
-                return False
-            at = found + len(part)
-        return at <= end
-
-    return Pattern(test, prefix=head, suffix=tail)
-
-
-def _literal_head(glob: str) -> str:
-    for i, char in enumerate(glob):
-        if char in "*?[":
-            return glob[:i]
-    return glob
-
-
-def _segments_test(glob: str) -> NameTest:
-    """Globs with `?` or `[...]`: segments between stars, each a list of one-character tests, leftmost match first."""
-    segments = _parse_segments(glob)
-    head, tail = segments[0], segments[-1]
-    anchored = len(segments) == 1
-    least = sum(len(segment) for segment in segments)
-
-    def test(name: str) -> bool:
-        end = len(name) - (0 if anchored else len(tail))
-        if len(name) < least or not _matches_at(name, 0, head):
-            return False
-        if anchored:
-            return len(name) == len(head)
-        if not _matches_at(name, end, tail):
-            return False
-        at = len(head)
-        for segment in segments[1:-1]:
-            while at + len(segment) <= end and not _matches_at(name, at, segment):
-                at += 1
-            at += len(segment)
-            if at > end:
-                return False
-        return at <= end
-
-    return test
-
-
-def _matches_at(name: str, at: int, segment: list[tuple[bool, frozenset[str]] | None]) -> bool:
-    return all(spec is None or (name[at + i] in spec[1]) == spec[0] for i, spec in enumerate(segment))
-
-
-def _parse_segments(glob: str) -> list[list[tuple[bool, frozenset[str]] | None]]:
-    segments: list[list[tuple[bool, frozenset[str]] | None]] = [[]]
-    i = 0
-    while i < len(glob):
-        char = glob[i]
-        i += 1
-        if char == "*":
-            segments.append([])
-        elif char == "?":
-            segments[-1].append(None)
-        elif char == "[":
-            close = glob.find("]", i + 2 if glob[i : i + 1] == "!" else i + 1)
-            if close < 0:  # as in fnmatch: an unclosed bracket is itself
-                segments[-1].append((True, frozenset("[")))
-                continue
-            body = glob[i:close]
-            i = close + 1
-            wanted = not body.startswith("!")
-            segments[-1].append((wanted, _char_set(body if wanted else body[1:])))
-        else:
-            segments[-1].append((True, frozenset(char)))
-    return segments
-
-
-def _char_set(body: str) -> frozenset[str]:
-    chars: set[str] = set()
-    i = 0
-    while i < len(body):
-        if i + 2 < len(body) and body[i + 1] == "-":
-            # A range over all of Unicode would cost a million entries; names are short, policies sane.
-            chars.update(map(chr, range(ord(body[i]), min(ord(body[i + 2]), ord(body[i]) + 65_535) + 1)))
-            i += 3
-        else:
-            chars.add(body[i])
-            i += 1
-    return frozenset(chars)
+    has_sets = "?" in glob or "[" in glob
+    return Pattern(glob_test(glob), prefix=head, suffix="" if has_sets else glob.rpartition("*")[2])
 
 
 def regex_patterns(regex: str) -> list[Pattern]:

@@ -5,41 +5,40 @@ A follower that reads slowly falls behind in the database, not in memory, and mi
 
 from __future__ import annotations
 
-import fnmatch
 import sqlite3
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
+from subluminal.contracts.errors import UsageError
+from subluminal.contracts.filters import EventFilters
+from subluminal.ledger.read.wanted import Wanted
 from subluminal.ledger.store.lines import arrivals
 
 # Events looked at for one follower before the daemon turns to its other work.
 LOOK_EVENTS = 500
+_NAMES = {found.word: found.name for found in EventFilters.table}
 
 
-class FollowRequest(msgspec.Struct):
-    """`{"control": "follow", ...}`: every member is optional, lists are alternatives, names may be globs."""
-
-    run: list[str] = []
-    server: list[str] = []
-    tool: list[str] = []
-    decision: list[str] = []
-    status: list[str] = []
-    type: list[str] = []
-    after: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)] | None = None
-
-
-def follow_request(control: dict[str, Any]) -> FollowRequest:
-    """Raises `msgspec.ValidationError`; a single string stands for a list of one."""
-    listed = {name: [value] if isinstance(value, str) else value for name, value in control.items()}
-    return msgspec.convert(listed, FollowRequest)
+def follow_request(control: dict[str, Any]) -> tuple[EventFilters, int | None]:
+    """`{"control": "follow", "after": N, ...}`: every member is optional. Filters go by the words of the options or of
+    the API. Raises `msgspec.ValidationError`, as what reads a line from the socket does."""
+    asked = {_NAMES.get(word, word): value for word, value in control.items() if word not in ("control", "after")}
+    after = control.get("after")
+    if after is not None and not (type(after) is int and 0 <= after < 1 << 63):
+        raise msgspec.ValidationError("after must be a place in the order of arrival")
+    try:
+        return EventFilters(**asked), after
+    except UsageError as error:
+        advice = "" if error.hint == UsageError.hint else f" {error.hint}"
+        raise msgspec.ValidationError(f"{error}{advice}") from None
 
 
 class Follower:
-    def __init__(self, request: FollowRequest, newest: int) -> None:
-        self._request = request
-        self._all = not any((request.run, request.server, request.tool, request.decision, request.status, request.type))
-        self.after = newest if request.after is None else request.after
+    def __init__(self, request: tuple[EventFilters, int | None], newest: int) -> None:
+        filters, after = request
+        self._wanted = Wanted(filters) if filters.asked else None
+        self.after = newest if after is None else after
 
     def next_lines(self, connection: sqlite3.Connection) -> tuple[list[bytes], bool]:
         """Lines that have arrived and match, and whether there may be more."""
@@ -47,27 +46,8 @@ class Follower:
         if not found:
             return [], False
         self.after = found[-1][0]
-        return [line for _, line in found if self._all or self._wanted(line)], len(found) >= LOOK_EVENTS
-
-    def _wanted(self, line: bytes) -> bool:
-        request = self._request
-        event = msgspec.json.decode(line)
-        call, decision = _members(event, "call"), _members(event, "decision")
-        return (
-            _matches(request.type, event.get("type"))
-            and _matches(request.run, event.get("run_id"))
-            and _matches(request.server, call.get("server_name"))
-            and _matches(request.tool, call.get("tool_name"))
-            and _matches(request.decision, decision.get("action"))
-            and _matches(request.status, event.get("status"))
-        )
-
-
-def _members(event: dict[str, Any], name: str) -> dict[str, Any]:
-    """An event type of a newer interface pack may use the name for anything."""
-    value = event.get(name)
-    return value if isinstance(value, dict) else {}
-
-
-def _matches(patterns: list[str], value: Any) -> bool:
-    return not patterns or (isinstance(value, str) and any(fnmatch.fnmatchcase(value, p) for p in patterns))
+        lines = [line for _, line in found]
+        if self._wanted is not None:
+            wanted = self._wanted.event
+            lines = [line for line in lines if wanted(connection, msgspec.json.decode(line))]
+        return lines, len(found) >= LOOK_EVENTS

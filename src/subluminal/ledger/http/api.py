@@ -15,40 +15,23 @@ import asyncio
 import hmac
 import os
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from aiohttp import WSMsgType, web
 
 from subluminal.contracts.errors import LedgerError, SubluminalError, UsageError
+from subluminal.contracts.filters import EventFilters, Filters, RunFilters, find_filter
 from subluminal.host.home import ledger_db, ledger_socket
 from subluminal.host.record.ledgerd import socket_address
 from subluminal.ledger.daemon.submit import submit
 from subluminal.ledger.http.openapi import document
 from subluminal.ledger.read.ledger import Ledger, open_ledger
-from subluminal.ledger.read.plan import Filters
 
 MAX_BODY_BYTES = 16 << 20
-_FILTER_LISTS = (
-    "run_id",
-    "server_name",
-    "tool_name",
-    "decision",
-    "status",
-    "rule_id",
-    "reason_code",
-    "severity",
-    "error_class",
-    "agent_id",
-    "client",
-    "env",
-    "principal",
-)
-_FILTER_NUMBERS = ("since_ms", "until_ms", "min_latency_ms")
-_FILTER_TEXTS = ("args_hash", "text")
-_FOLLOW = {"run_id": "run", "server_name": "server", "tool_name": "tool", "decision": "decision", "status": "status"}
 _MAX_NUMBER = 1 << 50  # milliseconds; beyond this a time range is a mistake
 
+_Asked = TypeVar("_Asked", bound=Filters)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -134,10 +117,9 @@ class Api:
         return _json(document())
 
     async def runs(self, request: web.Request) -> web.StreamResponse:
-        limit = _number(request, "limit", 50)
-        names = ("cursor", "status", "agent_id", "client", "env", "since")
-        words = {name: request.query.get(name) for name in names}
-        return await self._read(lambda ledger: _page(ledger.runs(limit=limit, **words)))
+        filters, limit = _filters(request, RunFilters, "limit", "cursor"), _number(request, "limit", 50)
+        cursor = request.query.get("cursor")
+        return await self._read(lambda ledger: _page(ledger.runs(filters, limit=limit, cursor=cursor)))
 
     async def run(self, request: web.Request) -> web.StreamResponse:
         return await self._read(lambda ledger: ledger.run(request.match_info["run_id"]))
@@ -152,7 +134,7 @@ class Api:
         )
 
     async def calls(self, request: web.Request) -> web.StreamResponse:
-        filters, limit = _filters(request), _number(request, "limit", 50)
+        filters, limit = _filters(request, Filters, "limit", "cursor"), _number(request, "limit", 50)
         cursor = request.query.get("cursor")
         return await self._read(lambda ledger: _page(ledger.calls(filters, limit=limit, cursor=cursor)))
 
@@ -161,7 +143,7 @@ class Api:
         return await self._read(lambda ledger: ledger.call(request.match_info["call_id"], run_id))
 
     async def groups(self, request: web.Request) -> web.StreamResponse:
-        filters, limit = _filters(request), _number(request, "limit", 1000)
+        filters, limit = _filters(request, Filters, "limit", "by"), _number(request, "limit", 1000)
         by = request.query.getall("by", [])
         return await self._read(lambda ledger: {"groups": ledger.group(filters, by=by, limit=limit)})
 
@@ -180,10 +162,7 @@ class Api:
     async def live(self, request: web.Request) -> web.StreamResponse:
         if request.headers.get("Upgrade", "").lower() != "websocket":
             return _json({"error": "this is a WebSocket"}, 426)
-        follow: dict[str, Any] = {"control": "follow"}
-        for name, control in _FOLLOW.items():
-            if name in request.query:
-                follow[control] = request.query.getall(name)
+        follow = {"control": "follow", **_filters(request, EventFilters).asked}
         offered = request.headers.get("Sec-WebSocket-Protocol", "")
         protocols = [p.strip() for p in offered.split(",") if p.strip().startswith("bearer.")]
         socket = web.WebSocketResponse(heartbeat=30, protocols=protocols, max_msg_size=1 << 16)
@@ -230,11 +209,9 @@ def _number(request: web.Request, name: str, default: int) -> int:
     return int(text)
 
 
-def _filters(request: web.Request) -> Filters:
-    conditions: dict[str, Any] = {name: request.query.getall(name, []) for name in _FILTER_LISTS}
-    for name in _FILTER_NUMBERS:
-        if name in request.query:
-            conditions[name] = _number(request, name, 0)
-    for name in _FILTER_TEXTS:
-        conditions[name] = request.query.get(name)
-    return Filters(**conditions)
+def _filters(request: web.Request, kind: type[_Asked], *others: str) -> _Asked:
+    """What the query asks for, beside these other parameters."""
+    asked = {name: request.query.getall(name) for name in request.query if name not in others}
+    for name in asked:
+        find_filter(name, kind.table, others)
+    return kind(**asked)

@@ -1,11 +1,11 @@
-"""The OpenAPI description of the HTTP API, written by hand next to it and tested against it."""
+"""The OpenAPI description of the HTTP API, written next to it and tested against it; filters come from their table."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from subluminal import __version__
-from subluminal.contracts.vocabulary import ACTIONS, CLIENTS, ENVS, SEVERITIES, STATUSES
+from subluminal.contracts.filters import CALL_FILTERS, EVENT_FILTERS, LISTS, MAX_NUMBER, RUN_FILTERS, TEXT, Filter
 from subluminal.ledger.read.ledger import GROUPS
 
 _TEXT = {"type": "string"}
@@ -37,7 +37,9 @@ def document() -> dict[str, Any]:
             "/v1/runs/{run_id}/events": {
                 "get": _operation("The events of a run, in chain order.", [_path("run_id"), *_EVENT_PARAMETERS], events)
             },
-            "/v1/calls": {"get": _operation("Tool calls, newest first.", [*_FILTERS, *_PAGING], page)},
+            "/v1/calls": {
+                "get": _operation("Tool calls, newest first.", [*map(_filter, CALL_FILTERS), _LIMIT, _CURSOR], page)
+            },
             "/v1/calls/{call_id}": {
                 "get": _operation(
                     "One call with previews, hint and events.", [_path("call_id"), _query("run_id")], call
@@ -46,7 +48,7 @@ def document() -> dict[str, Any]:
             "/v1/groups": {
                 "get": _operation(
                     "Calls per group.",
-                    [_BY, *_FILTERS, _query("limit", {"type": "integer", "minimum": 1, "maximum": 100_000})],
+                    [_BY, *_FILTERS, _LIMIT],
                     _object({"groups": {"type": "array", "items": group}}),
                 )
             },
@@ -86,9 +88,12 @@ def _path(name: str) -> dict[str, Any]:
     return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
 
 
-def _many(name: str, words: tuple[str, ...] = ()) -> dict[str, Any]:
-    items = {"type": "string", "enum": list(words)} if words else _TEXT
-    return {**_query(name, {"type": "array", "items": items}), "explode": True}
+def _filter(found: Filter) -> dict[str, Any]:
+    one: dict[str, Any] = {"type": "string", "enum": list(found.words)} if found.words else _TEXT
+    if found.kind in LISTS:
+        return {**_query(found.name, {"type": "array", "items": one}), "description": found.help, "explode": True}
+    whole = {"type": "integer", "minimum": 0, "maximum": MAX_NUMBER}
+    return {**_query(found.name, one if found.kind == TEXT else whole), "description": found.help}
 
 
 def _ingestion(schema: dict[str, Any]) -> dict[str, Any]:
@@ -100,7 +105,7 @@ def _ingestion(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _live() -> dict[str, Any]:
-    operation = _operation("New events as WebSocket messages.", _LIVE_FILTERS, _ROW)
+    operation = _operation("New events as WebSocket messages.", [*map(_filter, EVENT_FILTERS)], _ROW)
     del operation["responses"]["200"]
     operation["responses"]["101"] = {"description": "The stream follows."}
     operation["responses"]["426"] = _answer("Not a WebSocket handshake.", _ERROR)
@@ -109,31 +114,7 @@ def _live() -> dict[str, Any]:
 
 _LIMIT = _query("limit", {"type": "integer", "minimum": 1, "maximum": 100_000})
 _CURSOR = _query("cursor", {"type": "string", "pattern": "^[0-9]{1,18}$"})
-_PAGING = [_LIMIT, _CURSOR]
-_LIVE_FILTERS = [
-    _many("run_id"),
-    _many("server_name"),
-    _many("tool_name"),
-    _many("decision", ACTIONS),
-    _many("status", STATUSES),
-]
-_FILTERS = [
-    *_LIVE_FILTERS[:4],
-    _many("status", (*STATUSES, "PENDING")),
-    _many("rule_id"),
-    _many("reason_code"),
-    _many("severity", SEVERITIES),
-    _many("error_class"),
-    _many("agent_id"),
-    _many("client", CLIENTS),
-    _many("env", ENVS),
-    _many("principal"),
-    _query("args_hash"),
-    _query("text"),
-    _query("since_ms", _WHOLE),
-    _query("until_ms", _WHOLE),
-    _query("min_latency_ms", _WHOLE),
-]
+_FILTERS = [*map(_filter, CALL_FILTERS)]
 _BY = {
     **_query("by", {"type": "array", "minItems": 1, "items": {"type": "string", "enum": list(GROUPS)}}),
     "required": True,
@@ -146,9 +127,5 @@ _EVENT_PARAMETERS = [
 _RUN_PARAMETERS = [
     _LIMIT,
     _query("cursor", {"type": "string", "pattern": "^[0-9TZ:.-]{20,30}~[0-9]{1,18}$"}),
-    _query("status"),
-    _query("agent_id"),
-    _query("client", {"type": "string", "enum": list(CLIENTS)}),
-    _query("env", {"type": "string", "enum": list(ENVS)}),
-    _query("since"),
+    *map(_filter, RUN_FILTERS),
 ]

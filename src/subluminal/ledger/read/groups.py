@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from subluminal.contracts.counts import ALLOWED, BLOCKED, COUNTERS, THROTTLED, is_error, is_error_sql
+
 Row = dict[str, Any]
 
 # The columns of the index tool_calls_stats before latency_ms, in its order.
@@ -21,10 +23,10 @@ COUNTED = "c.latency_ms AS latency_ms, count(*) AS calls"
 MEASURED = (
     "count(*) AS calls, count(c.decision) AS decided, count(nullif(c.decision, 'ALLOW')) AS refused,"
     " count(CASE c.decision WHEN 'THROTTLE' THEN 1 END) AS throttled,"
-    " count(CASE WHEN c.status <> 'OK' AND (c.decision = 'ALLOW' OR c.decision IS NULL) THEN 1 END) AS errors,"
+    f" count(CASE WHEN {is_error_sql('c.decision', 'c.status')} THEN 1 END) AS errors,"
     " sum(c.latency_ms) AS latency_ms_sum, count(c.latency_ms) AS latencies, max(c.latency_ms) AS latency_ms_max"
 )
-_COUNTS = ("calls", "allowed", "blocked", "throttled", "errors")
+_COUNTS = ("calls", ALLOWED, BLOCKED, THROTTLED, "errors")
 
 
 class Group:
@@ -40,11 +42,10 @@ class Group:
     def count(self, calls: int, decision: str | None, status: str | None, latency_ms: int | None) -> None:
         counts = self.counts
         counts["calls"] += calls
-        if decision == "ALLOW" or decision is None:
-            counts["allowed"] += calls if decision else 0
-            counts["errors"] += calls if status not in ("OK", None) else 0
-        else:
-            counts["throttled" if decision == "THROTTLE" else "blocked"] += calls
+        if decision is not None:
+            counts[COUNTERS[decision]] += calls
+        if is_error(decision, status):
+            counts["errors"] += calls
         if latency_ms is not None:
             self.histogram[latency_ms] = self.histogram.get(latency_ms, 0) + calls
 

@@ -20,10 +20,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from subluminal.contracts.errors import LedgerError, UsageError
+from subluminal.contracts.filters import CALL_FILTERS, LISTS, RUN, Filters, RunFilters
 from subluminal.host import home
 from subluminal.ledger.read.groups import COUNTED, FEW_CALLS, MEASURED, STATS, add_up
 from subluminal.ledger.read.lookup import ambiguous, calls_beginning, runs_beginning
-from subluminal.ledger.read.plan import Filters, plan
+from subluminal.ledger.read.plan import add_functions, plan, run_conditions
 from subluminal.ledger.store.encoding import unpack_text
 from subluminal.ledger.store.lines import LineReader, arrivals, newest_arrival
 from subluminal.ledger.store.schema import open_reader
@@ -90,20 +91,15 @@ RUN_COLUMNS = (
 )
 # What calls can be grouped by: name -> SQL.
 GROUPS = {
-    "server_name": "c.server_name",
-    "tool_name": "c.tool_name",
-    "decision": "c.decision",
-    "status": "c.status",
-    "rule_id": "c.rule_id",
-    "reason_code": "c.reason_code",
-    "severity": "c.severity",
-    "error_class": "c.error_class",
-    "run_id": "c.run_id",
+    **{
+        found.column: f"c.{found.column}"
+        if found.known_from != RUN or found.name == "run_id"
+        else f"(SELECT {found.column} FROM runs WHERE runs.run_id = c.run_id)"
+        for found in CALL_FILTERS
+        if found.kind in LISTS
+    },
     "day": "substr(c.created_at, 1, 10)",
     "hour": "substr(c.created_at, 1, 13)",
-    "agent_id": "(SELECT agent_id FROM runs WHERE runs.run_id = c.run_id)",
-    "client": "(SELECT client FROM runs WHERE runs.run_id = c.run_id)",
-    "env": "(SELECT env FROM runs WHERE runs.run_id = c.run_id)",
 }
 MAX_LIMIT = 100_000
 
@@ -133,6 +129,7 @@ def known(value: Any) -> str:
 class Ledger:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
+        add_functions(connection)
         self._lines = LineReader(connection)
 
     def __enter__(self) -> Ledger:
@@ -254,27 +251,11 @@ class Ledger:
 
     # -- runs -------------------------------------------------------------------------------------------------
 
-    def runs(
-        self,
-        *,
-        limit: int = 50,
-        cursor: str | None = None,
-        status: str | None = None,
-        agent_id: str | None = None,
-        client: str | None = None,
-        env: str | None = None,
-        since: str | None = None,
-    ) -> Page:
-        """One page of runs, latest start first. `since` is a timestamp as in events."""
+    def runs(self, filters: RunFilters | None = None, *, limit: int = 50, cursor: str | None = None) -> Page:
+        """One page of runs, latest start first."""
         _check_limit(limit)
-        where, values = ["1"], []
-        for column, value in (("status", status), ("agent_id", agent_id), ("client", client), ("env", env)):
-            if value is not None:
-                where.append(f"{column} = ?")
-                values.append(value)
-        if since is not None:
-            where.append("started_at >= ?")
-            values.append(since)
+        condition = run_conditions(filters or RunFilters())
+        where, values = [condition.sql or "1"], condition.values
         if cursor is not None:
             started_at, _, run_no = cursor.rpartition("~")
             where.append("(started_at, run_no) < (?, ?)")

@@ -1,4 +1,4 @@
-"""What a query asks for, and the SQL that finds it fast.
+"""The SQL that finds what a query asks for, fast: each filter of `contracts.filters` as a condition.
 
 Rows are wanted newest first and only a page of them, so the right plan is to walk one index backwards and stop. SQLite
 has no statistics here and would rather sort; therefore the index is chosen in `plan` and named with INDEXED BY, and
@@ -11,98 +11,39 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
 
 from subluminal.contracts.counts import let_through_sql
-from subluminal.contracts.errors import UsageError
-from subluminal.contracts.vocabulary import ACTIONS, ALLOW, STATUSES
+from subluminal.contracts.filters import (
+    CALL_FILTERS,
+    PENDING,
+    PREVIEWS,
+    RUN,
+    TEXT_COLUMNS,
+    Filters,
+    RunFilters,
+    moment_text,
+    text_patterns,
+)
+from subluminal.contracts.globs import glob_test, is_glob
+from subluminal.contracts.vocabulary import ALLOW
 from subluminal.ledger.store.encoding import unpack_text
 from subluminal.ledger.store.lines import TIE_BITS
 
 _PROBE = 4000  # rows counted, at most, to find out which of two indexes leads to fewer rows
 _MAX_BRANCHES = 400  # beyond this many names a scan is no slower
 
-INFLATED = "inflated_preview"  # SQL function: a preview's text, whichever way it is stored
+INFLATED = "inflated_preview"  # SQL function
+MATCHES = "matches_glob"  # SQL function: whether a glob matches a name
 
 Value = str | int | bytes | None
 
-
-class Filters:
-    """Conditions on tool calls, all of which must hold. Lists are alternatives; names may be globs (`git*`)."""
-
-    __slots__ = (
-        "agent_id",
-        "args_hash",
-        "client",
-        "decision",
-        "env",
-        "error_class",
-        "min_latency_ms",
-        "principal",
-        "reason_code",
-        "rule_id",
-        "run_id",
-        "server_name",
-        "severity",
-        "since_ms",
-        "status",
-        "text",
-        "tool_name",
-        "until_ms",
-    )
-
-    def __init__(
-        self,
-        *,
-        run_id: Iterable[str] = (),
-        server_name: Iterable[str] = (),
-        tool_name: Iterable[str] = (),
-        decision: Iterable[str] = (),
-        status: Iterable[str] = (),
-        rule_id: Iterable[str] = (),
-        reason_code: Iterable[str] = (),
-        severity: Iterable[str] = (),
-        error_class: Iterable[str] = (),
-        args_hash: str | None = None,
-        agent_id: Iterable[str] = (),
-        client: Iterable[str] = (),
-        env: Iterable[str] = (),
-        principal: Iterable[str] = (),
-        since_ms: int | None = None,
-        until_ms: int | None = None,
-        min_latency_ms: int | None = None,
-        text: str | None = None,
-    ) -> None:
-        self.run_id = _distinct(run_id)
-        self.server_name = _distinct(server_name)
-        self.tool_name = _distinct(tool_name)
-        self.decision = _distinct(word.upper() for word in decision)
-        self.status = _distinct(word.upper() for word in status)
-        self.rule_id = _distinct(rule_id)
-        self.reason_code = _distinct(reason_code)
-        self.severity = _distinct(severity)
-        self.error_class = _distinct(error_class)
-        self.args_hash = args_hash
-        self.agent_id = _distinct(agent_id)
-        self.client = _distinct(client)
-        self.env = _distinct(env)
-        self.principal = _distinct(principal)
-        self.since_ms = since_ms
-        self.until_ms = until_ms
-        self.min_latency_ms = min_latency_ms
-        self.text = text
-        _check("decision", self.decision, ACTIONS)
-        _check("status", self.status, (*STATUSES, "PENDING"))
-
-
-def _distinct(words: Iterable[str]) -> list[str]:
-    """Each once: the branches of a plan must not overlap, or counts would not add up."""
-    return list(dict.fromkeys(words))
-
-
-def _check(name: str, words: list[str], known: tuple[str, ...]) -> None:
-    for word in words:
-        if word not in known:
-            raise UsageError(f"{word!r} is no {name}.", hint=f"Known: {', '.join(known)}.")
+# Which index leads to the calls of one value of a column.
+_LEADING = {"args_hash": "tool_calls_args", "run_id": "tool_calls_run", "rule_id": "tool_calls_rule"}
+_RUN_COLUMNS = tuple(found.column for found in CALL_FILTERS if found.known_from == RUN and found.name != "run_id")
+_ENDED = "tool_calls_decision"
+_TOOLS = "SELECT server_name, tool_name FROM server_tools"
 
 
 class Condition:
@@ -136,42 +77,37 @@ class Plan:
 BY_TIME = Condition("")
 
 
+def add_functions(connection: sqlite3.Connection) -> None:
+    """Once for a connection, before `plan`: SQLite cannot replace a function that a running statement uses."""
+    connection.create_function(INFLATED, 1, inflated, deterministic=True)
+    test = lru_cache(maxsize=100)(glob_test)
+    connection.create_function(MATCHES, 2, lambda glob, name: test(glob)(name), deterministic=True)
+
+
 def plan(connection: sqlite3.Connection, filters: Filters) -> Plan:
     """Choose the leading index. Where two could lead, a bounded count decides."""
-    if filters.text is not None:
-        connection.create_function(INFLATED, 1, _inflated, deterministic=True)
-    leaders: list[list[Condition]] = []
-    rest = _plain_conditions(filters)
-    if filters.args_hash is not None:
-        leaders.append([Condition("c.args_hash = ?", [filters.args_hash], "tool_calls_args")])
-    if filters.run_id:
-        leaders.append([Condition("c.run_id = ?", [run_id], "tool_calls_run") for run_id in filters.run_id])
-    if filters.rule_id:
-        leaders.append([Condition("c.rule_id = ?", [rule_id], "tool_calls_rule") for rule_id in filters.rule_id])
-    if filters.decision and ALLOW not in filters.decision:
-        leaders.append(
-            [
-                Condition(f"c.decision = '{word}' AND c.decision <> 'ALLOW'", (), "tool_calls_refused")
-                for word in filters.decision
-            ]
-        )
-    if filters.status and not {"OK", "PENDING"} & set(filters.status):
-        leaders.append(
-            [
-                Condition(f"c.decision {let_through} AND c.status = '{word}'", (), "tool_calls_decision")
-                for word in filters.status
-                for let_through in (f"= '{ALLOW}'", "IS NULL")
-            ]
-        )
-    if filters.server_name or filters.tool_name:
-        tools = _tools(connection, filters)
+    asked = filters.asked
+    leaders = [
+        [Condition(f"c.{column} = ?", [value], index) for value in asked[column]]
+        for column, index in _LEADING.items()
+        if column in asked
+    ]
+    rest = _plain_conditions(asked)
+    if "decision" in asked and ALLOW not in asked["decision"]:
+        refused = "c.decision = '{}' AND c.decision <> 'ALLOW'"
+        leaders.append([Condition(refused.format(word), (), "tool_calls_refused") for word in asked["decision"]])
+    if "status" in asked and _only_failed(asked["status"]):
+        # `let_through_sql` in two: each is one range of the index.
+        ways = [f"c.decision {way} AND c.status = " for way in (f"= '{ALLOW}'", "IS NULL")]
+        leaders.append([Condition(f"{way}'{word}'", (), _ENDED) for word in asked["status"] for way in ways])
+    if "server_name" in asked or "tool_name" in asked:
+        names = _names_condition(asked)
+        tools = connection.execute(f"{_TOOLS} WHERE {names.sql} LIMIT {_MAX_BRANCHES + 1}", names.values).fetchall()
         if len(tools) <= _MAX_BRANCHES:
-            leaders.append(
-                [Condition("c.server_name = ? AND c.tool_name = ?", pair, "tool_calls_tool") for pair in tools]
-            )
+            pair = "c.server_name = ? AND c.tool_name = ?"
+            leaders.append([Condition(pair, tool, "tool_calls_tool") for tool in tools])
         else:
-            rest.append(_names_condition("c.server_name", filters.server_name))
-            rest.append(_names_condition("c.tool_name", filters.tool_name))
+            rest.append(Condition(f"(+c.server_name, +c.tool_name) IN ({_TOOLS} WHERE {names.sql})", names.values))
     if not all(leaders):
         return Plan([], rest)  # no recorded tool has such a name
     if not leaders:
@@ -180,24 +116,19 @@ def plan(connection: sqlite3.Connection, filters: Filters) -> Plan:
     return Plan(best, rest + [_filtering(group) for group in leaders if group is not best])
 
 
-def _tools(connection: sqlite3.Connection, filters: Filters) -> list[tuple[str, str]]:
-    conditions = [
-        _names_condition("server_name", filters.server_name),
-        _names_condition("tool_name", filters.tool_name),
-    ]
-    sql = " AND ".join(condition.sql for condition in conditions)
-    values = [value for condition in conditions for value in condition.values]
-    rows = connection.execute(
-        f"SELECT server_name, tool_name FROM server_tools WHERE {sql} LIMIT {_MAX_BRANCHES + 1}", values
-    )
-    return [(row[0], row[1]) for row in rows]
+def _names_condition(asked: dict[str, Any]) -> Condition:
+    """On `server_tools`: whatever the glob, only names that exist are tried, each once."""
+    every: list[str] = []
+    values: list[Value] = []
+    for column in ("server_name", "tool_name"):
+        either = [f"{MATCHES}(?, {column})" if is_glob(name) else f"{column} = ?" for name in asked.get(column, ())]
+        every += [f"({' OR '.join(either)})"] if either else []
+        values += asked.get(column, ())
+    return Condition(" AND ".join(every), values)
 
 
-def _names_condition(column: str, patterns: list[str]) -> Condition:
-    if not patterns:
-        return Condition("1")
-    pieces = [f"{column} GLOB ?" if set(pattern) & set("*?[") else f"{column} = ?" for pattern in patterns]
-    return Condition("(" + " OR ".join(pieces) + ")", patterns)
+def _only_failed(statuses: list[str]) -> bool:
+    return "OK" not in statuses and PENDING not in statuses
 
 
 def _filtering(group: list[Condition]) -> Condition:
@@ -228,66 +159,70 @@ def _first_id(ms: int) -> int:
     return max(-(1 << 62), min(ms << TIE_BITS, (1 << 62)))
 
 
-def _plain_conditions(filters: Filters) -> list[Condition]:
+def _plain_conditions(asked: dict[str, Any]) -> list[Condition]:
     found: list[Condition] = []
-    if filters.since_ms is not None:
-        found.append(Condition("c.id >= ?", [_first_id(filters.since_ms)]))
-    if filters.until_ms is not None:
-        found.append(Condition("c.id < ?", [_first_id(filters.until_ms)]))
-    if filters.min_latency_ms is not None:
-        found.append(Condition("+c.latency_ms >= ?", [filters.min_latency_ms]))
-    if ALLOW in filters.decision:
-        found.append(_one_of("+c.decision", filters.decision))
-    if {"OK", "PENDING"} & set(filters.status):
-        words = [word for word in filters.status if word != "PENDING"]
-        condition = _one_of("+c.status", words)
-        condition.sql = f"({condition.sql} AND {let_through_sql('+c.decision')})"
-        if "PENDING" in filters.status:
-            condition = Condition(f"({condition.sql} OR +c.status IS NULL)", condition.values)
-        found.append(condition)
-    for column in ("reason_code", "severity", "error_class"):
-        if getattr(filters, column):
-            found.append(_one_of(f"+c.{column}", getattr(filters, column)))
-    runs = [_one_of(column, getattr(filters, column)) for column in _RUN_COLUMNS if getattr(filters, column)]
-    if runs:
-        sql = " AND ".join(condition.sql for condition in runs)
-        values = [value for condition in runs for value in condition.values]
-        found.append(Condition(f"+c.run_id IN (SELECT run_id FROM runs WHERE {sql})", values))
-    if filters.text is not None:
-        found.append(_text_condition(filters.text))
+    if "since_ms" in asked:
+        found.append(Condition("c.id >= ?", [_first_id(asked["since_ms"])]))
+    if "until_ms" in asked:
+        found.append(Condition("c.id < ?", [_first_id(asked["until_ms"])]))
+    if "min_latency_ms" in asked:
+        found.append(Condition("+c.latency_ms >= ?", [asked["min_latency_ms"]]))
+    if ALLOW in asked.get("decision", ()):
+        found.append(_one_of("+c.decision", asked["decision"]))
+    if "status" in asked and not _only_failed(asked["status"]):
+        found.append(_status_condition(asked["status"]))
+    found += [
+        _one_of(f"+c.{name}", asked[name]) for name in ("reason_code", "severity", "error_class") if name in asked
+    ]
+    of_runs = _all([_one_of(column, asked[column]) for column in _RUN_COLUMNS if column in asked])
+    if of_runs.sql:
+        found.append(Condition(f"+c.run_id IN (SELECT run_id FROM runs WHERE {of_runs.sql})", of_runs.values))
+    if "text" in asked:
+        found.append(_text_condition(asked["text"]))
     return found
 
 
+def run_conditions(filters: RunFilters) -> Condition:
+    """On `runs`."""
+    found: list[Condition] = []
+    for name, value in filters.asked.items():
+        if name == "since_ms":
+            found.append(Condition("started_at >= ?", [moment_text(value)]))
+        elif name == "until_ms":
+            found.append(Condition("started_at < ?", [moment_text(value)]))
+        else:
+            found.append(_one_of(name, value))
+    return _all(found)
+
+
+def _all(conditions: list[Condition]) -> Condition:
+    values = [value for condition in conditions for value in condition.values]
+    return Condition(" AND ".join(condition.sql for condition in conditions), values)
+
+
+def _status_condition(words: list[str]) -> Condition:
+    """A call that was refused has neither failed nor gone well."""
+    ended = _one_of("+c.status", [word for word in words if word != PENDING])
+    pending = " OR +c.status IS NULL" if PENDING in words else ""
+    return Condition(f"({ended.sql} AND {let_through_sql('+c.decision')}{pending})", ended.values)
+
+
 def _text_condition(text: str) -> Condition:
-    """Letters in any case, in names, reasons, messages and previews. In a preview, JSON may have escaped them."""
-    patterns = [_like(text)]
-    from json.encoder import encode_basestring_ascii
-
-    escaped = encode_basestring_ascii(text)[1:-1]
-    if escaped != text:
-        patterns.append(_like(escaped))
-    columns = ("c.tool_name", "c.server_name", "c.summary", "c.error_message", "c.rule_id", "c.call_id")
-    pieces = [f"+{column} LIKE ? ESCAPE '\\'" for column in columns]
-    values: list[Value] = [patterns[0]] * len(columns)
-    previews = [
-        f"{INFLATED}(p.{column}) LIKE ? ESCAPE '\\'" for column in ("args_preview", "result_preview") for _ in patterns
-    ]
+    """`lower` and `instr` read all of a text, where LIKE would stop at a NUL."""
+    patterns = text_patterns(text)
+    pieces = [f"instr(lower(+c.{name}), ?)" for name in TEXT_COLUMNS if name not in PREVIEWS]
+    values = patterns[:1] * len(pieces)
+    previews = [f"instr(lower({INFLATED}(p.{name})), ?)" for name in PREVIEWS for _ in patterns]
     pieces.append(f"EXISTS (SELECT 1 FROM previews p WHERE p.id = c.id AND ({' OR '.join(previews)}))")
-    return Condition(f"({' OR '.join(pieces)})", [*values, *patterns, *patterns])
+    return Condition(f"({' OR '.join(pieces)})", values + patterns * len(PREVIEWS))
 
 
-def _like(text: str) -> str:
-    return "%" + text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
-
-
-def _inflated(stored: str | bytes | None) -> str | None:
+def inflated(stored: str | bytes | None) -> str | None:
+    """A preview's text, whichever way it is stored."""
     try:
         return unpack_text(stored)
     except Exception:  # zlib.error and ValueError alike: a damaged preview matches nothing
         return None
-
-
-_RUN_COLUMNS = ("agent_id", "client", "env", "principal")
 
 
 def _one_of(column: str, words: list[str]) -> Condition:

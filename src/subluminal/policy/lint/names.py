@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from subluminal.contracts.globs import glob_fault
 from subluminal.policy.lint.findings import shown
-from subluminal.policy.lint.patterns import glob_fault, glob_sets, regex_fault
+from subluminal.policy.lint.patterns import glob_sets, regex_fault
 from subluminal.policy.lint.reporter import Linter, Path
 
 # At a few milliseconds for the dearest legal regex, and 8 KiB for the largest legal set of a glob.

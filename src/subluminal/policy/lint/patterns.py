@@ -1,8 +1,7 @@
 """Name patterns as the linter sees them: which are legal, and which cover which.
 
-Globs are globs on names, not paths: `*` is any text, `?` any one character, `[a-z]` or `[!a-z]` one of a set,
-everything else itself. Regexes are RE2, so their time is linear in the name; what only a backtracking engine can do is
-refused by name.
+Globs are those of `contracts.globs`. Regexes are RE2, so their time is linear in the name; what only a backtracking
+engine can do is refused by name.
 """
 
 from __future__ import annotations
@@ -12,14 +11,15 @@ from functools import lru_cache
 
 import re2
 
+from subluminal.contracts.globs import MAX_GLOB_CHARS, glob_tokens, literal_head
+
+_head = lru_cache(maxsize=10_000)(literal_head)
+_tokens = lru_cache(maxsize=10_000)(glob_tokens)
+
 _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
 # Enough for hundreds of alternatives; RE2's own default lets one pattern cost a quarter of a second.
 _OPTIONS.max_mem = 1 << 18
-# Sets are kept as the characters they hold.
-MAX_SET_RANGE = 256
-# Four times the longest tool name that clients accept.
-MAX_GLOB_CHARS = 512
 
 # A regex is found anywhere in a name, so these find it in every name.
 EVERYTHING = {"", ".*", "^", "^.*", ".*$"}
@@ -56,18 +56,6 @@ def glob_sets(glob: str) -> list[str]:
     return [token for token in _tokens(glob) if len(token) > 1] if "[" in glob else []
 
 
-def glob_fault(glob: str) -> tuple[str, str] | None:
-    """What is wrong with a glob, and what to do."""
-    if len(glob) > MAX_GLOB_CHARS:
-        return f"has {len(glob):,} characters; no name is that long", f"use at most {MAX_GLOB_CHARS} characters"
-    for token in glob_sets(glob):
-        body = token[1:-1].removeprefix("!")
-        for at in range(1, len(body) - 1):
-            if body[at] == "-" and not 0 <= ord(body[at + 1]) - ord(body[at - 1]) < MAX_SET_RANGE:
-                return f"has the range {body[at - 1 : at + 2]}, which is empty or too wide", "use ? or a narrower range"
-    return None
-
-
 def normal_glob(glob: str) -> str:
     """`**` says no more than `*`, and `*?` the same as `?*`."""
     out: list[str] = []
@@ -92,7 +80,7 @@ def glob_covers(wide: str, narrow: str) -> bool:
     `wide` is matched against the tokens of `narrow`, among which `*` can only be taken by `*`, and `?` or a set only
     by `*`, `?` or the same set.
     """
-    if len(wide) > MAX_GLOB_CHARS or len(narrow) > MAX_GLOB_CHARS or not narrow.startswith(fixed_start(wide)):
+    if len(wide) > MAX_GLOB_CHARS or len(narrow) > MAX_GLOB_CHARS or not narrow.startswith(_head(wide)):
         return False
     text = _tokens(narrow)
     reachable = {0}
@@ -106,27 +94,6 @@ def glob_covers(wide: str, narrow: str) -> bool:
         if not reachable:
             return False
     return len(text) in reachable
-
-
-@lru_cache(maxsize=10_000)
-def fixed_start(glob: str) -> str:
-    """The fixed text a glob starts with."""
-    return re.split(r"[*?\[]", glob, maxsplit=1)[0]
-
-
-@lru_cache(maxsize=10_000)
-def _tokens(glob: str) -> list[str]:
-    """Stars, question marks, whole `[...]` sets, and single characters; an unclosed bracket is a character."""
-    tokens = []
-    at = 0
-    while at < len(glob):
-        end = at + 1
-        if glob[at] == "[":
-            close = glob.find("]", at + 3 if glob[at + 1 : at + 2] == "!" else at + 2)
-            end = close + 1 if close >= 0 else end
-        tokens.append(glob[at:end])
-        at = end
-    return tokens
 
 
 def name_covers(wide: dict[str, list[str]] | None, narrow: dict[str, list[str]] | None) -> bool:

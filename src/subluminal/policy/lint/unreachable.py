@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from subluminal.contracts.globs import MAX_GLOB_CHARS, literal_head
 from subluminal.policy.lint.cover import Match, match_covers, normal_match
 from subluminal.policy.lint.findings import shown
-from subluminal.policy.lint.patterns import EVERYTHING, MAX_GLOB_CHARS, fixed_start
+from subluminal.policy.lint.patterns import EVERYTHING
 from subluminal.policy.lint.reporter import Linter
 
 # A bundle made to be slow (every rule with the same start) is not searched to its end.
@@ -58,7 +59,7 @@ class _Above:
             self._by_start.setdefault("", []).append(index)
             return
         for glob in tools.get("glob", []):
-            self._by_start.setdefault(fixed_start(glob), []).append(index)
+            self._by_start.setdefault(literal_head(glob), []).append(index)
         for regex in tools.get("regex", []):
             self._by_regex.setdefault(regex, []).append(index)
 

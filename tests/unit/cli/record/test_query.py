@@ -87,6 +87,12 @@ def test_calls_come_newest_first(home):
         (["--text", "café"], ["make"]),
         (["--text", "Writes are denied"], ["curl", "rm"]),
         (["--text", "100%"], []),
+        (["--tool", "[!g]*", "--server", "shell", "--decision", "ALLOW"], ["make", "make", "ls"]),
+        (["--status", "ERROR"], ["make"]),
+        (["--severity", "warn"], ["curl", "rm"]),
+        (["--error-class", "policy_block", "--principal", "ann"], ["curl", "rm"]),
+        (["--min-latency", "4"], []),
+        (["--args-hash", f"{2:064x}", "--args-hash", f"{3:064x}", "--server", "git"], ["git_status"] * 2),
     ],
 )
 def test_conditions_narrow_and_alternatives_widen(home, options, tools):

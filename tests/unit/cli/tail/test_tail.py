@@ -284,6 +284,53 @@ def test_conditions_hold_for_what_was_and_what_comes(home):
     assert [(c["tool_name"], c["state"]) for c in found] == [("rm", "ended"), ("rmdir", "decided"), ("rmdir", "ended")]
 
 
+def test_a_glob_finds_the_same_tools_in_what_was_and_what_comes_and_in_a_query(home):
+    """`[!p]` is one character that is no p: the dialect of policies."""
+    maker = EventMaker("run-0", "shim-0")
+    stored(home, [maker.run_start(), *maker.call(tool="git_push"), *maker.call(tool="git_status")])
+    glob = ["--tool", "git_[!p]*"]
+    found = run_sub(home, "query", "--json", *glob).stdout.splitlines()
+    assert [json.loads(line)["tool_name"] for line in found] == ["git_status"]
+    with tail_lines(home, "--json", *glob) as (_, lines), journal(home) as shim:
+        assert json.loads(lines(1)[0])["tool_name"] == "git_status"
+        shim.write(*shim.events.call(tool="git_push"), *shim.events.call(tool="git_log"))
+        assert {json.loads(line)["tool_name"] for line in lines(4)[1:]} == {"git_log"}
+
+
+def test_it_has_the_filters_of_a_query(home):
+    maker = EventMaker("run-0", "shim-0")
+    stored(home, [maker.run_start(), *maker.call("BLOCK", tool="rm"), *maker.call(status="ERROR", tool="ls")])
+    options = ["--status", "ERROR", "--agent", "repo-fixer", "--text", "GIT", "--since", "2020-01-01"]
+    with tail_lines(home, "--json", *options) as (_, lines), journal(home) as shim:
+        lines(1)
+        shim.write(*shim.events.call("BLOCK", tool="rm"), *shim.events.call(tool="ls"))
+        shim.write(*shim.events.call(status="ERROR", tool="cp"))
+        found = [json.loads(line) for line in lines(2)]
+    assert [(c["tool_name"], c["state"]) for c in found] == [("ls", "ended"), ("cp", "ended")]
+
+
+def test_events_are_filtered_by_what_is_known_of_their_call(home):
+    maker = EventMaker("run-0", "shim-0")
+    stored(home, [maker.run_start(), *maker.call("BLOCK", tool="rm"), *maker.call(tool="ls"), maker.run_end()])
+    asked = {
+        ("--decision", "BLOCK"): ["tool_call_decision", "tool_call_end"],
+        ("--type", "run_*"): ["run_start", "run_end"],
+        ("--status", "OK", "--type", "tool_call_end"): ["tool_call_end"],
+        ("--env", "prod"): [],
+    }
+    for options, types in asked.items():
+        found = run_sub(home, "tail", "--no-follow", "--events", *options).stdout.splitlines()
+        assert [json.loads(line)["type"] for line in found] == types
+    with tail_lines(home, "--events", "--decision", "BLOCK") as (_, lines), journal(home) as shim:
+        lines(2)
+        shim.write(*shim.events.call(tool="cp"), *shim.events.call("BLOCK", tool="mv"))
+        told = [json.loads(line) for line in lines(4)[2:]]
+    assert [(e["call"]["tool_name"], e["type"]) for e in told] == [
+        ("mv", "tool_call_decision"),
+        ("mv", "tool_call_end"),
+    ]
+
+
 def test_only_the_run_that_was_asked_for(home):
     maker = EventMaker("run-old", "shim-0")
     stored(home, maker.whole_run(1))
@@ -371,7 +418,14 @@ def test_control_sequences_are_shown_and_never_obeyed(home):
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
-    [(["--json", "--events"], "exclude each other"), (["-n", "-1"], "--lines must be"), (["--run", "x"], "no run 'x'")],
+    [
+        (["--json", "--events"], "exclude each other"),
+        (["-n", "-1"], "--lines must be"),
+        (["--run", "x"], "no run 'x'"),
+        (["--type", "run_end"], "--type goes with --events"),
+        (["--tool", "[z-a]"], "has the range z-a"),
+        (["--since", "soon"], "'soon' is no time"),
+    ],
 )
 def test_a_mistake_gets_a_sentence(home, options, sentence):
     stored(home, EventMaker("run-1", "shim-1").whole_run(1))

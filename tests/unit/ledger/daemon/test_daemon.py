@@ -169,6 +169,57 @@ def test_a_follower_gets_what_matches_in_order_and_nothing_else(home: Path, runn
         assert "error" in follower.answer()
 
 
+def test_a_follower_is_answered_for_by_the_call_of_which_an_event_speaks(home: Path, running: object) -> None:
+    """A condition on the decision holds from the decision on, one on the status from the end on, whoever commits."""
+    maker = EventMaker("run-1", "shim-1")
+    lines = [maker.run_start(), *maker.call("BLOCK", tool="git_push"), *maker.call(tool="git_status")]
+    lines += [*maker.call(status="ERROR", tool="ls"), maker.start(tool="git_log"), maker.run_end()]
+    with Peer(home) as producer:
+        producer.send(*lines)
+        for _ in lines:
+            producer.answer()
+    asked = {
+        '{"decision":"BLOCK"}': ["git_push decision", "git_push end"],
+        '{"decision":"BLOCK","status":["ERROR"]}': [],
+        '{"status":"ERROR"}': ["ls end"],
+        '{"rule":"deny-writes","type":"tool_call_e*"}': ["git_push end"],
+        '{"tool_name":"git_[!ls]*"}': ["git_push start", "git_push decision", "git_push end"],
+        '{"text":"writes are","type":"*_end"}': ["git_push end"],
+        '{"principal":"ann","type":"run_*"}': ["run_start", "run_end"],
+        '{"agent":"somebody-else"}': [],
+        '{"min_latency":3,"tool":"git_status"}': ["git_status end"],
+        '{"until_ms":1,"env":["dev"]}': [],
+        '{"status":"PENDING","tool":"git_log"}': ["git_log start"],
+    }
+    for filters, events in asked.items():
+        with Peer(home) as follower, Peer(home) as producer:
+            follower.send({"control": "follow", "after": 0, **json.loads(filters)})
+            assert "following" in follower.answer(), filters
+            got = [_told(follower.answer()) for _ in events]
+            assert got == events, filters
+            follower.send({"control": "status"})  # and no further one
+            assert "status" in follower.answer(), filters
+
+
+def _told(event: Any) -> str:
+    kind = event["type"].removeprefix("tool_call_")
+    return f"{event['call']['tool_name']} {kind}" if "call" in event else kind
+
+
+@pytest.mark.parametrize(
+    ("word", "sentence"),
+    [
+        ("tol", "'tol' is no filter. Did you mean"),
+        ("decision", "'x' is no decision. Known: ALLOW"),
+        ("min_latency", "min_latency_ms must be a whole number"),
+    ],
+)
+def test_a_follower_s_mistake_is_told_in_a_sentence(home: Path, running: object, word: str, sentence: str) -> None:
+    with Peer(home) as follower:
+        follower.send({"control": "follow", word: "x"})
+        assert sentence in follower.answer()["error"]
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -176,6 +227,11 @@ def test_a_follower_gets_what_matches_in_order_and_nothing_else(home: Path, runn
         b'{"control":"follow","after":-1}',
         b'{"control":"follow","after":1e400}',
         b'{"control":"follow","run":[5]}',
+        b'{"control":"follow","run":5,"self":[]}',
+        b'{"control":"follow","self":[],"conditions":{}}',
+        b'{"control":"follow","text":{"a":' + b"[" * 900 + b"]" * 900 + b"}}",
+        b'{"control":"follow","min_latency":1e3}',
+        b'{"control":"follow","since":99999999999999999999999999}',
         b'{"control":"follow","x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
         b'{"control":"follow","run":"\xff"}',
         b'{"control":"prune","before":"zzz"}',

@@ -20,15 +20,15 @@ from harness.histories import histories, outcomes
 from harness.ledger import EventMaker
 from subluminal.cli.tail.command import Tail
 from subluminal.cli.tail.view import View
-from subluminal.cli.tail.wanted import Wanted
 from subluminal.contracts.counts import Counts
+from subluminal.contracts.filters import Filters
 from subluminal.ledger.fold.call import Call
 from subluminal.ledger.fold.reading import read_event
 from subluminal.ledger.fold.run_facts import RunFacts
 from subluminal.ledger.read.history import recorded_runs, runs_of_lines
 from subluminal.ledger.read.ledger import Ledger, open_ledger
-from subluminal.ledger.read.plan import Filters
 from subluminal.ledger.read.timeline import timeline
+from subluminal.ledger.read.wanted import Wanted
 from subluminal.ledger.store.writer import Store
 from subluminal.ledger.trace.verify import verify_run
 
@@ -77,10 +77,10 @@ class Shown(View):
 
 
 def tailed(ledger: Ledger) -> Outcomes:
-    values: dict[str, Any] = {"run": (), "server": (), "tool": (), "decision": (), "events": False}
+    values: dict[str, Any] = {"events": False}
     shown = Shown()
     tail = Tail(values, shown)
-    tail._wanted = Wanted([], values)
+    tail._wanted = Wanted(Filters())
     tail._feed.ledger = ledger
     for line in ledger.lines("run-1"):
         tail._take(line)

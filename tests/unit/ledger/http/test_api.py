@@ -78,6 +78,10 @@ def test_it_answers_what_the_query_layer_knows(server: Server) -> None:
         ("/v1/calls?limit=0", 400),
         ("/v1/calls?limit=x", 400),
         ("/v1/calls?decision=MAYBE", 400),
+        ("/v1/calls?since_ms=1&since_ms=2", 400),
+        ("/v1/calls?tool_name=[z-a]", 400),
+        ("/v1/groups?by=tool_name&cursor=1", 400),
+        ("/v1/runs?status=OK", 400),
         ("/v1/groups", 400),
         ("/v1/live", 426),
     ],
@@ -85,6 +89,47 @@ def test_it_answers_what_the_query_layer_knows(server: Server) -> None:
 def test_what_cannot_be_answered_is_a_sentence(server: Server, path: str, status: int) -> None:
     code, answer = server.ask(path)
     assert code == status and answer["error"]
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("/v1/calls?tol_name=x", "Did you mean tool_name?"),
+        ("/v1/groups?by=tool_name&tool=x", "Did you mean tool_name?"),
+        ("/v1/runs?since=x", "Did you mean since_ms?"),
+        ("/v1/calls?limits=x", "Did you mean limit?"),
+    ],
+)
+def test_a_filter_that_does_not_exist_is_never_passed_over_in_silence(server: Server, path: str, hint: str) -> None:
+    status, answer = server.ask(path)
+    assert status == 400 and "is no filter" in answer["error"] and hint in answer["hint"]
+
+
+def test_a_live_stream_with_an_unknown_filter_is_refused_before_it_begins(server: Server) -> None:
+    async def follow() -> int:
+        async with ClientSession() as session:
+            with pytest.raises(WSServerHandshakeError) as refused:
+                await session.ws_connect(server.base + "/v1/live?tool=x", protocols=[f"bearer.{server.token}"])
+            return refused.value.status
+
+    assert asyncio.run(follow()) == 400
+
+
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [
+        ("tool_name=git_%5B!p%5D*", 5),
+        ("tool_name=git_%5B!s%5D*", 0),
+        ("args_hash=" + f"{2:064x}", 1),
+        ("agent_id=repo-fixer&client=claude&env=dev&principal=ann", 5),
+        ("status=OK&severity=info&reason_code=DEFAULT_ALLOW", 5),
+        ("status=ERROR&status=PENDING", 0),
+        ("min_latency_ms=4", 0),
+        ("since_ms=1600000000000&until_ms=1900000000000&text=CLEAN", 5),
+    ],
+)
+def test_the_filters_of_the_table_narrow_what_it_answers(server: Server, query: str, count: int) -> None:
+    assert len(server.ask(f"/v1/calls?run_id=run-1&{query}")[1]["rows"]) == count
 
 
 def test_events_can_be_posted_and_posting_them_again_adds_nothing(server: Server) -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from harness.command_line import stored
 from harness.ledger import EventMaker
+from subluminal.contracts.filters import Filters
 from subluminal.ledger.read import ledger as query
 from subluminal.ledger.read.ledger import open_ledger
-from subluminal.ledger.read.plan import Filters
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,8 @@ import pytest
 
 from harness.ledger import EventMaker
 from subluminal.contracts.errors import LedgerError, UsageError
-from subluminal.ledger.read.ledger import GROUPS, Filters, Ledger, open_ledger
+from subluminal.contracts.filters import Filters, RunFilters
+from subluminal.ledger.read.ledger import GROUPS, Ledger, open_ledger
 from subluminal.ledger.store.writer import Store
 
 TOOLS = [("git", "git_status"), ("git", "git_push"), ("fs", "read"), ("fs", "write"), ("web", "fetch")]
@@ -59,11 +60,11 @@ FILTERS: dict[str, tuple[dict[str, Any], Any]] = {
     "allowed": ({"decision": ["ALLOW"]}, lambda c: c["decision"] == "ALLOW"),
     "both": ({"decision": ["ALLOW", "BLOCK"]}, lambda c: True),
     "failed": ({"status": ["ERROR"]}, lambda c: c["status"] == "ERROR" and c["decision"] == "ALLOW"),
-    "failed or not": (
-        {"status": ["OK", "ERROR"]},
-        lambda c: c["status"] == "OK" or (c["status"] == "ERROR" and c["decision"] == "ALLOW"),
-    ),
     "fine": ({"status": ["OK", "PENDING"]}, lambda c: c["status"] == "OK"),
+    "ended": (
+        {"status": ["OK", "ERROR"]},
+        lambda c: c["status"] in ("OK", "ERROR") and c["decision"] == "ALLOW",
+    ),
     "failed but allowed": (
         {"status": ["ERROR"], "decision": ["ALLOW"]},
         lambda c: c["status"] == "ERROR" and c["decision"] == "ALLOW",
@@ -152,7 +153,7 @@ def test_runs_are_listed_latest_first_and_found_by_a_beginning(ledger: Ledger) -
     second = ledger.runs(limit=2, cursor=first.next_cursor)
     assert [run["run_id"] for run in first.rows + second.rows] == ["run-2", "run-1", "run-0"]
     assert second.next_cursor is None
-    assert [run["run_id"] for run in ledger.runs(status="RUNNING").rows] == ["run-2"]
+    assert [run["run_id"] for run in ledger.runs(RunFilters(status="RUNNING")).rows] == ["run-2"]
     assert ledger.resolve_run("last") == "run-2"
     assert ledger.resolve_run("run-1") == "run-1"
     with pytest.raises(LedgerError, match="More than one"):

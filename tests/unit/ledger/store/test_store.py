@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from harness.ledger import EventMaker
+from subluminal.contracts.filters import Filters
 from subluminal.ledger.fold.reading import BadEvent
-from subluminal.ledger.read.ledger import Filters, Ledger, known, open_ledger
+from subluminal.ledger.read.ledger import Ledger, known, open_ledger
 from subluminal.ledger.store.writer import Store
 from subluminal.ledger.trace.verify import verify_run
 
