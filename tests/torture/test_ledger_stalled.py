@@ -16,9 +16,10 @@ import pytest
 
 from harness.driver import Agent
 from harness.fake_server import fake_server
-from harness.ledger import ledgerd, spool_of, wait_for
+from harness.ledger import ledgerd, spool_of
 from harness.shim import Shim
 from harness.sink import Spool
+from harness.waiting import wait_for
 from subluminal.ledger.trace.verify import verify_run
 
 SECONDS = 10.0 if os.environ.get("SUB_TORTURE") == "full" else 2.0

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from harness.driver import Agent
 from harness.fake_server import fake_server
 from harness.processes import assert_no_processes, is_alive
 from harness.shim import Shim
+from harness.waiting import while_passing
 
 GRACE_S = 5.0
 SEED = 20260728
@@ -60,11 +60,10 @@ def as_sdk(agent: Agent) -> None:
     """EOF, SIGTERM to the group after 2 s, SIGKILL to it after 2 s more."""
     agent.close_stdin()
     for number in (signal.SIGTERM, signal.SIGKILL):
-        end = time.monotonic() + 2
-        while is_alive(agent.pid) and time.monotonic() < end:
+        for _ in while_passing(2):
+            if not is_alive(agent.pid):
+                return
             agent.settle(0.02)
-        if not is_alive(agent.pid):
-            return
         agent.signal_group(number)
 
 

@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import pytest
 from harness import places
 from harness.shim import FIXTURE_POLICIES, write_policy
 from harness.sink import EventFile
+from harness.waiting import wait_for
 from subluminal.adapters.tool_lock import (
     MiddlewareRequest,
     ToolAdmissionDeniedError,
@@ -203,11 +203,14 @@ def test_a_changed_policy_is_in_force_and_a_broken_one_is_not(events: EventFile,
         "effect": {"action": "BLOCK"},
     }
     path.write_text(json.dumps(rules(deny)))
-    await_condition(lambda: registry.version_hash != first)
+    wait_for(lambda: registry.version_hash != first, what="the new policy")
     assert refusal(registry, "delete_it").rule_id == "no"
     second = registry.version_hash
     path.write_text("{")
-    await_condition(lambda: registry.version_hash == second and len(events.events_of("policy_loaded")) == 3)
+    wait_for(
+        lambda: registry.version_hash == second and len(events.events_of("policy_loaded")) == 3,
+        what="the third loading",
+    )
     assert refusal(registry, "delete_it").rule_id == "no", "the last good policy stays in force"
     assert "policy.json" in capsys.readouterr().err
     registry.close()
@@ -220,13 +223,6 @@ def test_a_policy_that_never_loaded_refuses_everything(events: EventFile) -> Non
     registry = registry_from_policy(path)
     assert refusal(registry, "read").reason_code == "POLICY_INVALID"
     registry.close()
-
-
-def await_condition(holds: Any, seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
 
 
 def test_budgets_are_exact_with_many_threads(events: EventFile) -> None:

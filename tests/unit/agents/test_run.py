@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from harness.processes import MARKER_VARIABLE, new_marker, processes_with
+from harness.processes import MARKER_VARIABLE, assert_no_processes, new_marker, processes_with
+from harness.waiting import wait_for_async
 from subluminal.agents import stream
 from subluminal.agents.base import RunRequest
 from subluminal.agents.claude_code import ClaudeCode
@@ -52,15 +53,6 @@ RESULT = 'print(\'{"type":"result","subtype":"success","is_error":false,"result"
 async def collect(run: AgentRun) -> tuple[list[AgentEvent], AgentCompletion]:
     events = [event async for event in run.events]
     return events, await run.completion()
-
-
-def gone_within(marker: str, seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while processes_with(marker):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def test_events_come_in_order_and_the_completion_after_exit_and_drain() -> None:
@@ -279,8 +271,7 @@ def test_cancel_wins_over_an_exit_that_has_not_been_told_yet(marker: str) -> Non
         )
         run = fake_agent(code, env={MARKER_VARIABLE: marker})
         async for _ in run.events:
-            while len(processes_with(marker)) != 1:
-                await asyncio.sleep(0.02)
+            await wait_for_async(lambda: len(processes_with(marker)) == 1, what="the end of the agent")
             run.cancel()
         assert (await run.completion()).status == "CANCELLED"
         assert processes_with(marker) == []
@@ -350,7 +341,7 @@ def test_closing_the_event_loop_leaves_no_process(marker: str) -> None:
 
     asyncio.run(case())
     gc.collect()
-    assert gone_within(marker, 2)
+    assert_no_processes(marker)
 
 
 def test_the_agent_reads_the_null_device_and_its_own_variables_and_ours_stay_as_they_are() -> None:

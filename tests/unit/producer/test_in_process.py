@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from harness.in_process import POLICY, isolate
-from harness.ledger import ledgerd, spool_of, wait_for
+from harness.ledger import ledgerd, spool_of
+from harness.waiting import wait_for
 from subluminal.contracts.toolcall import ToolCall
 from subluminal.producer.in_process import TRANSPORT, Door
 

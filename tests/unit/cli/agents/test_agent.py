@@ -9,7 +9,6 @@ import socket
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 
 from harness.processes import MARKER_VARIABLE, assert_no_processes, command_line, new_marker, processes_with
+from harness.waiting import wait_for
 from subluminal.host.run.processes import run_processes
 
 SUB = [sys.executable, "-m", "subluminal"]
@@ -212,10 +212,9 @@ def test_the_ledger_daemon_is_no_part_of_the_run_that_started_it(terminal: Termi
     code = "import os; from subluminal.host.record.ledgerd import spawn_ledgerd; spawn_ledgerd(os.environ['SUB_HOME'])"
     env = {**terminal.env, "SUB_RUN_ID": "run-of-the-test"}
     subprocess.run([sys.executable, "-c", code], env=env, check=True, timeout=10)
-    deadline = time.monotonic() + 10
-    while not any("--foreground" in command_line(pid) for pid in processes_with(terminal.marker)):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_for(
+        lambda: any("--foreground" in command_line(pid) for pid in processes_with(terminal.marker)), what="the daemon"
+    )
     assert run_processes("run-of-the-test") == []
 
 

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from harness.fake_server import fake_server
-from harness.ledger import wait_for
 from harness.processes import MARKER_VARIABLE, assert_no_processes, is_alive, kill_marked, new_marker
 from harness.shim import isolated_env
+from harness.waiting import wait_for
 
 SUB = [sys.executable, "-m", "subluminal"]
 # Says which signals it gets. Ends with 7 on SIGTERM.

@@ -19,7 +19,8 @@ import pytest
 from harness import places
 from harness.client_files import ClientHome
 from harness.command_line import stored
-from harness.ledger import EventMaker, wait_for
+from harness.ledger import EventMaker
+from harness.waiting import wait_for
 from subluminal.cli.doctor import clients, self_test
 from subluminal.cli.main import COMMANDS
 

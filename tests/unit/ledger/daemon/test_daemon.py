@@ -23,8 +23,8 @@ from harness.ledger import (
     spool_of,
     start_ledgerd,
     sub_environment,
-    wait_for,
 )
+from harness.waiting import wait_for
 from subluminal.host.record.journal import create_journal
 
 

@@ -18,7 +18,8 @@ import schemathesis
 from aiohttp import ClientSession, WSServerHandshakeError
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from harness.ledger import EventMaker, connect_ledgerd, ledgerd, spool_of, wait_for
+from harness.ledger import EventMaker, connect_ledgerd, ledgerd, spool_of
+from harness.waiting import wait_for
 from subluminal.contracts.errors import UsageError
 from subluminal.ledger.http.serve import http_token, parse_address
 
