@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import sys
+import cProfile
 import time
 from collections.abc import Callable
-from types import FrameType
 
 ROUNDS = 3
 
 
 def calls_made(work: Callable[[], object]) -> int:
     """How many functions, Python's and C's, were called: the same number on every machine."""
-    count = 0
-
-    def heard(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    before = sys.getprofile()
-    sys.setprofile(heard)
-    try:
-        work()
-    finally:
-        sys.setprofile(before)
-    return count
+    profile = cProfile.Profile()
+    profile.runcall(work)
+    return sum(entry.callcount for entry in profile.getstats())
 
 
 def cpu_seconds(work: Callable[[], object], rounds: int = ROUNDS) -> float:

@@ -6,7 +6,6 @@ import os
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -23,10 +22,8 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files
 
 def test_a_fifo_is_refused_without_waiting_for_a_writer(home: ClientHome) -> None:
     os.mkfifo(home.file_of("claude").path)
-    started = time.monotonic()
     report = home.imported("claude")
     assert report.status == "refused" and "not a regular file" in (report.error or "")
-    assert time.monotonic() - started < 5
 
 
 @pytest.mark.parametrize("target", ["/dev/zero", "/dev/tty", "/proc/self/mem", "/"])

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -209,11 +208,9 @@ def test_a_command_that_ignores_a_signal_goes_on(desk: Desk) -> None:
 
 
 def test_a_timeout_ends_even_a_tree_that_ignores_it_and_leaves_nothing(desk: Desk) -> None:
-    begin = time.monotonic()
     process = desk.ready("--timeout", "0.6", *python(STUBBORN))
     _, err = process.communicate(timeout=20)
     assert process.returncode == 124
-    assert time.monotonic() - begin < 6
     assert err == b"sub: the run was ended after 0.6 s\n"
     assert_no_processes(desk.marker)
     assert desk.statuses() == ["CANCELLED"]
