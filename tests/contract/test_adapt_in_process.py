@@ -1,25 +1,27 @@
-"""ADAPT-002: one sequence of calls, once through the real stdio shim and once through the in-process adapter.
+"""ADAPT-002 to the byte: one sequence of calls, once through the real stdio shim and once in-process.
 
 The server is the same program on the official SDK: behind the shim it is not protected, alone it protects itself. An
-agent on real pipes sends the very same bytes to both.
+agent on real pipes sends the very same bytes to both, and compares all that it gets and all that is recorded.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness.adapters.every import Played
+from harness.adapters.own_process import OwnProcess
+from harness.adapters.stdio import Stdio
 from harness.driver import Agent
+from harness.places import ROOT
 from harness.shim import Shim, isolated_env
 from harness.sink import EventDict, EventFile
 from subluminal.contracts.events import decode_event
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 POLICY = ROOT / "examples" / "policy.yaml"
 SERVER = """
 import sys
@@ -64,6 +66,8 @@ CALLS: list[tuple[str, Any]] = [
     ("export_all", {}),
     ("search", {"word": "after the end"}),
 ]
+# sha256 of {"big":12345678901234567890123,"e":100,"n":1.5,"text":"grüße"}, computed with `sha256sum`.
+SPELLED_HASH = "255ec28d6bdd71b980f7e1c2784ddc3ae48516676b52d4e294dae654d7766e4b"
 IDENTITY = {"SUB_RUN_ID": "run-1", "SUB_AGENT_ID": "agent-1", "SUB_CLIENT": "claude", "SUB_PRINCIPAL": "ada"}
 
 
@@ -154,26 +158,12 @@ def test_the_same_calls_through_shim_and_in_process_leave_the_same_record(tmp_pa
 
 
 @pytest.mark.contract("ADAPT-002")
-def test_arguments_written_in_any_way_have_the_same_args_hash(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["mcp", "fastmcp"])
+def test_arguments_written_in_any_way_have_the_same_args_hash(tmp_path: Path, kind: str) -> None:
     """White space, escapes, key order and spellings of numbers are the client's; the hash is of what they mean."""
-    arguments = b'{ "text" : "gr\\u00fc\\u00dfe",\t"n": 1.50, "big": 12345678901234567890123, "e": 1E2 }'
-    message = (
-        b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"add_note","arguments":%b}}\n' % arguments
-    )
-    hashes = []
-    command = server_command(tmp_path, "mcp")
-    for label, more in (("shim", []), ("inside", [str(POLICY)])):
-        where = tmp_path / f"hash-{label}"
-        where.mkdir()
-        events = EventFile(where / "events.jsonl")
-        env = isolated_env(where, SUB_EVENTS=events.argument, **IDENTITY)
-        setup = Shim(where, "notes", command, policy=POLICY, env=IDENTITY, events=events)
-        argv = setup.command if label == "shim" else [*command, *more]
-        with Agent(argv, env=env, cwd=os.fspath(where)) as agent:
-            agent.initialize()
-            agent.send_raw(message)
-            assert "result" in agent.reply(7, timeout=30)
-            agent.finish()
-        (start,) = events.wait_type("run_end") and events.events_of("tool_call_start")
-        hashes.append(start["call"]["args_hash"])
-    assert hashes[0] == hashes[1] != ""
+    arguments = '{ "text" : "gr\\u00fc\\u00dfe",\t"n": 1.50, "big": 12345678901234567890123, "e": 1E2 }'
+    for adapter in (Stdio(), OwnProcess(kind, kind)):
+        played = Played(adapter, tmp_path / adapter.name, "allow_all.yaml", ("add_note", arguments))
+        assert played.actions == ["ALLOW"]
+        (start,) = played.events.events_of("tool_call_start")
+        assert start["call"]["args_hash"] == SPELLED_HASH

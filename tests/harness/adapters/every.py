@@ -14,7 +14,7 @@ from harness.adapters.in_process import (
     protected,
     with_middleware,
 )
-from harness.adapters.interface import Adapter, Outcome, Policy, Session
+from harness.adapters.interface import Adapter, Outcome, Policy, Session, compact
 from harness.adapters.own_process import COMPAT_PYTHON, OwnProcess
 from harness.adapters.pigeon import CarrierPigeon
 from harness.adapters.stdio import Stdio
@@ -47,7 +47,7 @@ class Played:
     ) -> None:
         self.adapter = adapter
         place.mkdir(exist_ok=True)
-        texts = [(tool, given if isinstance(given, str) else json.dumps(given)) for tool, given in calls]
+        texts = [(tool, given if isinstance(given, str) else compact(given)) for tool, given in calls]
         names = {name for _, text in texts for name in json.loads(text)}
         tools = [tool for tool in dict.fromkeys(tool for tool, _ in calls) if tool not in (failing or {})]
         with adapter.start(place, policy, tools=tools, failing=failing, arguments=names, **options) as session:

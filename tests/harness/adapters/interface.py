@@ -31,6 +31,11 @@ TOOL_FAILURES = "tools that fail by themselves"
 Policy = str | Path | dict[str, Any]
 
 
+def compact(arguments: Any) -> str:
+    """As clients write them."""
+    return json.dumps(arguments, separators=(",", ":"), ensure_ascii=False)
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What the client got for one call: the tool's own answer, or a refusal in the words of its own protocol."""
@@ -60,7 +65,7 @@ class Session(ABC):
         """Call with arguments as this JSON text spells them, or as a parser reads it where the adapter gets values."""
 
     def call(self, tool: str, arguments: Any = None) -> Outcome:
-        return self.call_text(tool, json.dumps({} if arguments is None else arguments, ensure_ascii=False))
+        return self.call_text(tool, compact({} if arguments is None else arguments))
 
 
 class Adapter(ABC):

@@ -1,4 +1,4 @@
-"""An adapter of a protocol that does not exist: each message is "SERVER TOOL ARGUMENTS".
+"""An adapter of a protocol that does not exist: each message is "SERVER|TOOL|ARGUMENTS".
 
 It shows what the core needs of an adapter, and that it needs nothing else: no protocol, no process, no file, no clock.
 """
