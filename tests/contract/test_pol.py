@@ -36,18 +36,20 @@ def test_observe_mode_refuses_nothing_and_says_what_it_would_have_done(play: Pla
 
 @pytest.mark.contract("POL-001")
 @pytest.mark.parametrize(
-    ("policy", "tool"),
+    ("policy", "tool", "would"),
     [
-        ("budget_three_calls.yaml", "search"),
-        ("throttle_two.yaml", "search"),
-        ("breaker_repeat_five.yaml", "search"),
-        ("dedupe_writes.yaml", "create_issue"),
+        ("budget_three_calls.yaml", "search", "BLOCK"),
+        ("throttle_two.yaml", "search", "THROTTLE"),
+        ("breaker_repeat_five.yaml", "search", "BLOCK"),
+        ("dedupe_writes.yaml", "create_issue", "BLOCK"),
     ],
 )
-def test_observe_mode_lets_pass_what_any_kind_of_rule_would_refuse(play: Play, policy: str, tool: str) -> None:
+def test_observe_mode_lets_pass_what_any_kind_of_rule_would_refuse(
+    play: Play, policy: str, tool: str, would: str
+) -> None:
     session = play({**load_policy(policy), "mode": "observe"}, *[(tool, {"q": 1})] * 7)
     assert session.actions == ["ALLOW"] * 7
-    assert session.decisions[-1]["would"]["action"] != "ALLOW"
+    assert session.decisions[-1]["would"]["action"] == would
 
 
 @pytest.mark.contract("POL-002")

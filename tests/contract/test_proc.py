@@ -52,8 +52,8 @@ def test_sigint_to_the_shim_ends_the_whole_tree(tmp_path: Path, script: dict[str
         agent.signal(signal.SIGINT)
         agent.wait_exit(GRACE_S)
         assert_no_processes(agent.marker, within=GRACE_S, pids=pids)
-    assert setup.events.wait_type("run_end")["run"]["status"] in ("CANCELLED", "FAILED", "SUCCEEDED")
-    assert setup.events.events_of("tool_call_end")[-1]["status"] in ("CANCELLED", "ERROR")
+    assert setup.events.wait_type("run_end")["run"]["status"] == "CANCELLED"
+    assert [end["status"] for end in setup.events.events_of("tool_call_end")] == ["OK", "CANCELLED"]
 
 
 @pytest.mark.contract("PROC-001")
@@ -96,7 +96,8 @@ def test_eof_on_stdin_ends_shim_and_server(tmp_path: Path, script: dict[str, Any
         agent.wait_exit(GRACE_S)
         assert_no_processes(agent.marker, within=GRACE_S, pids=pids)
         assert "Traceback" not in agent.stderr
-    setup.events.wait_type("run_end")
+    assert setup.events.wait_type("run_end")["run"]["status"] == "CANCELLED"
+    assert [end["status"] for end in setup.events.events_of("tool_call_end")] == ["OK", "CANCELLED"]
 
 
 @pytest.mark.contract("PROC-002")
@@ -138,11 +139,10 @@ def test_a_server_that_dies_in_a_call_ends_it_with_an_error(tmp_path: Path, cras
         assert_no_processes(agent.marker, within=GRACE_S)
         assert "Traceback" not in agent.stderr
     run = setup.events.wait_type("run_end")["run"]
-    assert run["status"] in ("FAILED", "TERMINATED")
+    assert run["status"] == "FAILED"
     ends = setup.events.events_of("tool_call_end")
     assert [end["status"] for end in ends] == ["OK", "ERROR", "ERROR"]
-    for end in ends[1:]:
-        assert end["error"]["class"] in ("transport", "upstream_error")
+    assert {end["error"]["class"] for end in ends[1:]} == {"transport"}
     assert run["summary"]["errors_total"] == 2
 
 

@@ -5,7 +5,6 @@ The short profile stops it for two seconds. `SUB_TORTURE=full` stops it for ten.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sqlite3
@@ -79,12 +78,3 @@ def test_calls_keep_their_pace_and_every_decision_arrives_though_the_daemon_stoo
     # A journal is a file: it takes what it is given, so nothing had to be shed.
     previews = database.execute("SELECT count(*) FROM previews WHERE args_preview IS NOT NULL").fetchone()
     assert previews == (total,)
-    health = [json.loads(line) for line in _health(database)]
-    assert all(event["health"]["previews_shed"] == 0 for event in health)
-
-
-def _health(database: sqlite3.Connection) -> list[bytes]:
-    from subluminal.ledger.store.encoding import unpack_lines
-
-    lines = [line for (stored,) in database.execute("SELECT lines FROM segments") for line in unpack_lines(stored)]
-    return [line for line in lines if line.startswith(b'{"type":"shim_health"')]

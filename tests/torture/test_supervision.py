@@ -108,7 +108,9 @@ def test_nothing_is_left_of_the_tree(tmp_path: Path, ending: Callable[[Agent], N
         ending(agent)
         agent.wait_exit(GRACE_S)
         assert_no_processes(agent.marker, within=GRACE_S, pids=pids)
-    for start in setup.events.events_of("tool_call_start"):
+    starts = setup.events.events_of("tool_call_start")
+    assert [start["call"]["tool_name"] for start in starts] == ["echo", "slow"]
+    for start in starts:
         recorded = [event["type"] for event in setup.events.of_call(start["call"]["call_id"])]
         assert recorded[:2] == ["tool_call_start", "tool_call_decision"]
 

@@ -117,6 +117,8 @@ def test_a_spool_that_cannot_be_written_does_not_disturb_the_run(home: Path) -> 
     writer = recorder()
     writer.record(text("one"))
     writer.close(DONE)
+    assert (home / "spool").read_text() == "not a directory"
+    assert sorted(path.name for path in home.iterdir()) == ["spool"], "and nothing was written elsewhere"
 
 
 def test_a_new_run_gets_an_id_and_an_enclosing_run_keeps_its_own() -> None:

@@ -55,7 +55,9 @@ def rows(result):
 
 
 def test_json_has_the_columns_of_the_specification_first(home):
-    for row in rows(run_sub(home, "query", "--json")):
+    found = rows(run_sub(home, "query", "--json"))
+    assert found
+    for row in found:
         assert list(row)[: len(SPEC_COLUMNS)] == SPEC_COLUMNS
 
 
