@@ -13,7 +13,7 @@ from harness.adapters.every import Played
 from harness.adapters.interface import TOOL_FAILURES, Adapter
 from harness.adapters.stdio import Stdio
 from harness.fake_server import fake_server
-from harness.places import ROOT
+from harness.in_process import CALLS, POLICY
 from harness.shim import Shim
 from harness.sink import EventDict
 
@@ -22,20 +22,6 @@ PROTOCOL_WORDS = (b"jsonrpc", b"tools/call", b"progressToken", b'"method"', b"ca
 LETTER = {"to": "Ada", "stamps": 2}
 # sha256 of {"stamps":2,"to":"Ada"}, computed once outside this project with `sha256sum`.
 LETTER_HASH = "5bf359359fb25cf6222b88782e7a267f8475fab513e5422eecb4b1f2f1a15342"
-# Every decision there is, a tool that fails, and text that must be counted in bytes.
-SCRIPT: list[tuple[str, Any]] = [
-    ("add_note", {"text": 'grüße \U0001f600 "quoted" \\ and /slash'}),
-    ("search", {"word": "a"}),
-    ("search", {"word": "b"}),
-    ("search", {"word": "c"}),
-    ("delete_note", {"number": 1}),
-    ("add_note", {"text": "two", "extra": [1, 2.5, None, True, {"b": 1, "a": -0.125}]}),
-    ("add_note", {"text": "three"}),
-    ("fail", {"why": "on purpose"}),
-    ("export_all", {}),
-    ("export_all", {}),
-    ("search", {"word": "after the end"}),
-]
 ACTIONS = [
     *("ALLOW", "ALLOW", "ALLOW", "THROTTLE", "BLOCK", "ALLOW", "REJECT_WITH_HINT", "ALLOW", "ALLOW"),
     *("TERMINATE_RUN", "TERMINATE_RUN"),
@@ -79,7 +65,7 @@ FAILING: dict[str, Any] = {"failing": {"fail": "on purpose"}, "server_name": "no
 
 
 def scripted() -> tuple[Any, ...]:
-    return (ROOT / "examples" / "policy.yaml", *SCRIPT)
+    return (POLICY, *CALLS)
 
 
 def record(played: Played) -> list[dict[str, Any]]:

@@ -17,12 +17,12 @@ from harness.adapters.every import Played
 from harness.adapters.own_process import OwnProcess
 from harness.adapters.stdio import Stdio
 from harness.driver import Agent
+from harness.in_process import CALLS, POLICY
 from harness.places import ROOT
 from harness.shim import Shim, isolated_env
 from harness.sink import EventDict, EventFile
 from subluminal.contracts.events import decode_event
 
-POLICY = ROOT / "examples" / "policy.yaml"
 SERVER = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -50,22 +50,9 @@ if policy:
     protect(server, policy=policy)
 run()
 """
-# Every decision there is, both ways a tool can fail, and text that must be counted in bytes.
-CALLS: list[tuple[str, Any]] = [
-    ("add_note", {"text": 'grüße \U0001f600 "quoted" \\ and /slash'}),
-    ("search", {"word": "a"}),
-    ("search", {"word": "b"}),
-    ("search", {"word": "c"}),
-    ("delete_note", {"number": 1}),
-    ("add_note", {"text": "two", "extra": [1, 2.5, None, True, {"b": 1, "a": -0.125}]}),
-    ("add_note", {"text": "three"}),
-    ("fail", {"why": "on purpose"}),
-    ("no_such_tool", {}),
-    ("add_note", {"wrong": 1}),
-    ("export_all", {}),
-    ("export_all", {}),
-    ("search", {"word": "after the end"}),
-]
+# With the ways in which a host itself refuses a call, before one of the last terminates the run.
+AT = len(CALLS) - 3
+ALL_CALLS: list[tuple[str, Any]] = [*CALLS[:AT], ("no_such_tool", {}), ("add_note", {"wrong": 1}), *CALLS[AT:]]
 # sha256 of {"big":12345678901234567890123,"e":100,"n":1.5,"text":"grüße"}, computed with `sha256sum`.
 SPELLED_HASH = "255ec28d6bdd71b980f7e1c2784ddc3ae48516676b52d4e294dae654d7766e4b"
 IDENTITY = {"SUB_RUN_ID": "run-1", "SUB_AGENT_ID": "agent-1", "SUB_CLIENT": "claude", "SUB_PRINCIPAL": "ada"}
@@ -74,7 +61,7 @@ IDENTITY = {"SUB_RUN_ID": "run-1", "SUB_AGENT_ID": "agent-1", "SUB_CLIENT": "cla
 def lines() -> list[bytes]:
     """Compact JSON, as clients write it. One carries the client's own id for the call."""
     found = []
-    for number, (tool, arguments) in enumerate(CALLS):
+    for number, (tool, arguments) in enumerate(ALL_CALLS):
         params: dict[str, Any] = {"name": tool, "arguments": arguments}
         if number == 0:
             params["_meta"] = {"claudecode/toolUseId": "toolu_1"}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from contract.conftest import Play
-from harness.adapters.interface import Adapter
+from harness.adapters.interface import Adapter, Setting
 from harness.shim import load_policy
 from harness.waiting import wait_for
 
@@ -114,7 +114,7 @@ def test_an_empty_token_bucket_throttles_and_says_how_long(play: Play) -> None:
 def test_a_bucket_fills_again_with_time(adapter: Adapter, tmp_path: Path) -> None:
     changes = {"capacity": 1, "refill_tokens": 1, "refill_period_ms": 50, "backoff_ms": 10}
     bundle = with_effect("throttle_two.yaml", "rate_limit", **changes)
-    with adapter.start(tmp_path, bundle, tools=["search"], arguments=["q"]) as session:
+    with adapter.start(Setting(tmp_path, bundle, tools=["search"], arguments=["q"])) as session:
         assert session.call("search", {"q": 0}).action == "ALLOW"
         number = itertools.count(1)
         wait_for(lambda: session.call("search", {"q": next(number)}).action == "ALLOW", what="a token")

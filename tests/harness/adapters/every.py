@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from harness.adapters.in_process import (
     protected,
     with_middleware,
 )
-from harness.adapters.interface import Adapter, Outcome, Policy, Session, compact
+from harness.adapters.interface import Adapter, Outcome, Policy, Session, Setting, compact
 from harness.adapters.own_process import COMPAT_PYTHON, OwnProcess
 from harness.adapters.pigeon import CarrierPigeon
 from harness.adapters.stdio import Stdio
@@ -32,6 +33,8 @@ ADAPTERS: tuple[Adapter, ...] = (
     *([OwnProcess("mcp 1.x", "mcp 1.x", str(COMPAT_PYTHON))] if COMPAT_PYTHON.exists() else []),
 )
 
+NONE: Mapping[str, str] = {}
+
 
 class Played:
     """A whole run: the calls one after another, and then its end."""
@@ -42,15 +45,16 @@ class Played:
         place: Path,
         policy: Policy,
         *calls: tuple[str, Any],
-        failing: dict[str, str] | None = None,
-        **options: Any,
+        failing: Mapping[str, str] = NONE,
+        **more: Any,
     ) -> None:
         self.adapter = adapter
         place.mkdir(exist_ok=True)
         texts = [(tool, given if isinstance(given, str) else compact(given)) for tool, given in calls]
         names = {name for _, text in texts for name in json.loads(text)}
-        tools = [tool for tool in dict.fromkeys(tool for tool, _ in calls) if tool not in (failing or {})]
-        with adapter.start(place, policy, tools=tools, failing=failing, arguments=names, **options) as session:
+        tools = [tool for tool in dict.fromkeys(tool for tool, _ in calls) if tool not in failing]
+        setting = Setting(place, policy, tools=tools, failing=failing, arguments=names, **more)
+        with adapter.start(setting) as session:
             self.outcomes: list[Outcome] = [session.call_text(tool, text) for tool, text in texts]
         self.session: Session = session
         self.events = session.events

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from harness.adapters.interface import Adapter, Outcome, Policy, Session
+from harness.adapters.interface import Adapter, Outcome, Session, Setting
 from harness.shim import isolated_env, write_policy
 from harness.sink import EventFile
 
@@ -19,9 +19,9 @@ Tool = Callable[..., Any]
 
 
 @contextmanager
-def as_its_own_process(place: Path, env: Mapping[str, str] | None) -> Iterator[None]:
+def as_its_own_process(place: Path, env: Mapping[str, str]) -> Iterator[None]:
     """This very process with the surroundings of another: nothing of the machine's SUB_* and no home but `place`."""
-    with mock.patch.dict(os.environ, isolated_env(place, **(env or {})), clear=True), chdir(place):
+    with mock.patch.dict(os.environ, isolated_env(place, **env), clear=True), chdir(place):
         yield
 
 
@@ -74,26 +74,16 @@ class InProcess(Adapter):
         self._guard = guard
 
     @contextmanager
-    def start(
-        self,
-        place: Path,
-        policy: Policy,
-        *,
-        server_name: str = "linear",
-        tools: Iterable[str] = (),
-        failing: Mapping[str, str] | None = None,
-        arguments: Iterable[str] = (),
-        env: Mapping[str, str] | None = None,
-    ) -> Iterator[Session]:
+    def start(self, setting: Setting) -> Iterator[Session]:
         from anyio.from_thread import start_blocking_portal
 
         executed: list[str] = []
-        events = EventFile(place / "events.jsonl")
-        wanted = {**dict.fromkeys(tools), **(failing or {})}
-        made = [make_tool(tool, arguments, failure, executed) for tool, failure in wanted.items()]
-        with as_its_own_process(place, env):
-            server = self._make(server_name, made)
-            guard = self._guard(server, policy=write_policy(place, policy), events=events.argument)
+        events = EventFile(setting.place / "events.jsonl")
+        tools = [make_tool(tool, setting.arguments, why, executed) for tool, why in setting.all_tools.items()]
+        with as_its_own_process(setting.place, setting.env):
+            server = self._make(setting.server_name, tools)
+            policy = write_policy(setting.place, setting.policy)
+            guard = self._guard(server, policy=policy, events=events.argument)
             client, options = client_of(server)
             with start_blocking_portal() as portal, portal.wrap_async_context_manager(client) as session:
 

@@ -1,6 +1,6 @@
 """An adapter under test: start it with a policy, call tools, read what the client got and what was recorded.
 
-    with adapter.start(place, policy, tools=("search",)) as session:
+    with adapter.start(Setting(place, policy, tools=["search"], arguments=["q"])) as session:
         outcome = session.call("search", {"q": 1})
         outcome.action, outcome.message, outcome.data
     session.executed, session.events.events()         after the block the run has ended and every event is written
@@ -50,6 +50,22 @@ class Outcome:
         return "ALLOW" if self.code is None else CODE_TO_ACTION[self.code]
 
 
+@dataclass(frozen=True)
+class Setting:
+    place: Path  # an empty directory for this run alone
+    policy: Policy  # a file, a bundle, or a name of tests/fixtures/policies
+    server_name: str = "linear"
+    tools: Iterable[str] = ()
+    failing: Mapping[str, str] = field(default_factory=dict)  # more tools, which fail with that text
+    arguments: Iterable[str] = ()  # all names that tools take
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def all_tools(self) -> dict[str, str | None]:
+        """Each tool, and what it fails with."""
+        return {**dict.fromkeys(self.tools), **self.failing}
+
+
 class Session(ABC):
     """One run. The context manager that made it stops it."""
 
@@ -81,19 +97,5 @@ class Adapter(ABC):
             pytest.skip(f"{self.name}: {self.lacks[capability]}")
 
     @abstractmethod
-    def start(
-        self,
-        place: Path,
-        policy: Policy,
-        *,
-        server_name: str = "linear",
-        tools: Iterable[str] = (),
-        failing: Mapping[str, str] | None = None,
-        arguments: Iterable[str] = (),
-        env: Mapping[str, str] | None = None,
-    ) -> AbstractContextManager[Session]:
-        """`tools` succeed, `failing` fail with that text; `arguments` are the names that tools take at most.
-
-        `place` is an empty directory for this run alone. A policy is a file, a bundle, or a name of
-        tests/fixtures/policies.
-        """
+    def start(self, setting: Setting) -> AbstractContextManager[Session]:
+        """A run in this setting; left behind, it has ended."""

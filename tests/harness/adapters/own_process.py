@@ -9,12 +9,11 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-from harness.adapters.interface import Adapter, Policy, Session
+from harness.adapters.interface import Adapter, Session, Setting
 from harness.places import ROOT
 from harness.shim import isolated_env, write_policy
 from harness.sink import EventFile
@@ -32,39 +31,25 @@ class OwnProcess(Adapter):
         self._python = python
 
     @contextmanager
-    def start(
-        self,
-        place: Path,
-        policy: Policy,
-        *,
-        server_name: str = "linear",
-        tools: Iterable[str] = (),
-        failing: Mapping[str, str] | None = None,
-        arguments: Iterable[str] = (),
-        env: Mapping[str, str] | None = None,
-    ) -> Iterator[Session]:
-        from harness.adapters.stdio import AgentSession
+    def start(self, setting: Setting) -> Iterator[Session]:
+        from harness.adapters.stdio import agent_session, executed_file
         from harness.driver import Agent
 
-        executed = place / "executed"
-        executed.touch()
-        events = EventFile(place / "events.jsonl")
+        executed = executed_file(setting)
+        events = EventFile(setting.place / "events.jsonl")
         spec = {
             "kind": self._kind,
-            "name": server_name,
-            "policy": str(write_policy(place, policy)),
-            "tools": {**dict.fromkeys(tools), **(failing or {})},
-            "arguments": sorted(arguments),
+            "name": setting.server_name,
+            "policy": str(write_policy(setting.place, setting.policy)),
+            "tools": setting.all_tools,
+            "arguments": sorted(setting.arguments),
             "executed": str(executed),
         }
-        surroundings = isolated_env(place, SUB_EVENTS=events.argument, **(env or {}))
+        surroundings = isolated_env(setting.place, SUB_EVENTS=events.argument, **setting.env)
         surroundings["PYTHONPATH"] = os.pathsep.join((str(ROOT / "src"), str(ROOT / "tests")))
         command = [self._python, "-W", "ignore", "-m", "harness.adapters.own_process", json.dumps(spec)]
-        with Agent(command, env=surroundings, cwd=place) as agent:
-            agent.initialize()
-            yield AgentSession(agent, events, executed)
-            agent.finish()
-        events.wait_type("run_end")
+        with agent_session(Agent(command, env=surroundings, cwd=setting.place), events, executed) as session:
+            yield session
 
 
 class WrittenList:

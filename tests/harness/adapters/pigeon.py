@@ -5,11 +5,10 @@ It shows what the core needs of an adapter, and that it needs nothing else: no p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from harness.adapters.interface import ENVIRONMENT, TOOL_FAILURES, Adapter, Outcome, Policy, Session
+from harness.adapters.interface import ENVIRONMENT, TOOL_FAILURES, Adapter, Outcome, Session, Setting
 from harness.shim import write_policy
 from harness.sink import EventFile
 from subluminal.contracts.identity import Identity, Source
@@ -72,22 +71,12 @@ class CarrierPigeon(Adapter):
     }
 
     @contextmanager
-    def start(
-        self,
-        place: Path,
-        policy: Policy,
-        *,
-        server_name: str = "linear",
-        tools: Iterable[str] = (),
-        failing: Mapping[str, str] | None = None,
-        arguments: Iterable[str] = (),
-        env: Mapping[str, str] | None = None,
-    ) -> Iterator[Session]:
-        path = write_policy(place, policy)
+    def start(self, setting: Setting) -> Iterator[Session]:
+        path = write_policy(setting.place, setting.policy)
         identity = Identity("run-pigeon", "sender", "custom", "dev")
         stack = Stack([Engine(compile_bundle(path.read_bytes(), path.name), identity)])
         gate = Gate(identity, Source("host", "process", "pigeon-1"), stack, LocalState(), Redactor())
-        session = PigeonSession(gate, server_name, EventFile(place / "events.jsonl"))
+        session = PigeonSession(gate, setting.server_name, EventFile(setting.place / "events.jsonl"))
         gate.open(WALL_MS, 0)
         yield session
         session.close()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from harness.adapters.interface import Adapter, Outcome, Policy, Session
+from harness.adapters.interface import Adapter, Outcome, Session, Setting
 from harness.driver import Agent, Message
 from harness.fake_server import fake_server
 from harness.shim import Shim
@@ -37,6 +37,21 @@ class AgentSession(Session):
         return outcome_of(self.agent.reply(request_id))
 
 
+def executed_file(setting: Setting) -> Path:
+    path = setting.place / "executed"
+    path.touch()
+    return path
+
+
+@contextmanager
+def agent_session(agent: Agent, events: EventFile, executed: Path) -> Iterator[Session]:
+    with agent:
+        agent.initialize()
+        yield AgentSession(agent, events, executed)
+        agent.finish()
+    events.wait_type("run_end")
+
+
 def outcome_of(reply: Message) -> Outcome:
     """A reply of JSON-RPC: exactly a result or an error, never both."""
     assert len({"result", "error"} & set(reply)) == 1 and reply["jsonrpc"] == "2.0", reply
@@ -53,28 +68,13 @@ class Stdio(Adapter):
     transport = "mcp_stdio"
 
     @contextmanager
-    def start(
-        self,
-        place: Path,
-        policy: Policy,
-        *,
-        server_name: str = "linear",
-        tools: Iterable[str] = (),
-        failing: Mapping[str, str] | None = None,
-        arguments: Iterable[str] = (),
-        env: Mapping[str, str] | None = None,
-    ) -> Iterator[Session]:
-        executed = place / "executed"
-        executed.touch()
-        behaviours = {
-            **{tool: {} for tool in tools},
-            **{tool: {"is_error": why} for tool, why in (failing or {}).items()},
-        }
+    def start(self, setting: Setting) -> Iterator[Session]:
+        executed = executed_file(setting)
+        behaviours = {tool: {} if why is None else {"is_error": why} for tool, why in setting.all_tools.items()}
         server = fake_server(tools=behaviours, executed=str(executed))
-        events = EventFile(place / "events.jsonl")
-        setup = Shim(place, server_name, server, policy=policy, events=events, env=dict(env or {}))
-        with setup.start() as agent:
-            agent.initialize()
-            yield AgentSession(agent, events, executed)
-            agent.finish()
-        events.wait_type("run_end")
+        events = EventFile(setting.place / "events.jsonl")
+        shim = Shim(
+            setting.place, setting.server_name, server, policy=setting.policy, events=events, env=dict(setting.env)
+        )
+        with agent_session(shim.start(), events, executed) as session:
+            yield session

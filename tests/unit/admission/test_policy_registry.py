@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from harness import places
+from harness.in_process import isolate
 from harness.shim import FIXTURE_POLICIES, write_policy
 from harness.sink import EventFile
 from harness.waiting import wait_for
@@ -41,15 +41,7 @@ EXAMPLE = places.ROOT / "examples" / "policy.yaml"
 
 @pytest.fixture
 def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EventFile:
-    for name in [name for name in os.environ if name.startswith("SUB_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("SUB_HOME", str(tmp_path / "sub"))
-    monkeypatch.setenv("SUB_RUN_ID", "run-1")
-    monkeypatch.chdir(tmp_path)
-    found = EventFile(tmp_path / "events.jsonl")
-    monkeypatch.setenv("SUB_EVENTS", found.argument)
-    return found
+    return isolate(tmp_path, monkeypatch)
 
 
 def rules(*given: dict[str, Any], mode: str = "guardrails") -> dict[str, Any]:
