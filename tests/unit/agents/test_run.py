@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from harness.processes import MARKER_VARIABLE, assert_no_processes, new_marker, processes_with
-from harness.waiting import wait_for_async
+from harness.waiting import GENEROUS_S, wait_for_async
 from subluminal.agents import stream
 from subluminal.agents.base import RunRequest
 from subluminal.agents.claude_code import ClaudeCode
@@ -394,7 +394,7 @@ def test_a_fault_in_a_mapper_ends_as_a_failed_run_and_not_as_a_hang() -> None:
             return mapper
 
     async def case() -> None:
-        events, completion = await asyncio.wait_for(collect(Faulty().run(RunRequest("hi"))), 10)
+        events, completion = await asyncio.wait_for(collect(Faulty().run(RunRequest("hi"))), GENEROUS_S)
         assert [event.message for event in events] == ["fault in the claude_code mapper: TypeError"]
         assert completion.status == "FAILED"
 

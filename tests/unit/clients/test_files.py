@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.client_files import SUB, ClientHome
+from harness.waiting import GENEROUS_S
 from subluminal.clients import backups, files
 from subluminal.clients.importing import Choice, import_file
 from subluminal.clients.registry import CLIENTS
@@ -192,7 +193,7 @@ def test_a_client_that_keeps_writing_always_reads_a_whole_file(home: ClientHome)
         assert outcomes <= {"changed", "refused", "unchanged"} and "changed" in outcomes
     finally:
         writer.stdin.close()
-        writer.wait(10)
+        writer.wait(GENEROUS_S)
     assert home.leftovers() == []
 
 

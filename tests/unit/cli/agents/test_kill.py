@@ -119,7 +119,7 @@ def test_it_ends_agent_shim_and_server_and_says_why(desk: Desk, env: dict[str, s
 def test_a_policy_that_terminates_the_run_ends_the_agent_too(desk: Desk) -> None:
     (desk.cwd / "policy.json").write_text(json.dumps(TERMINATE))
     process = desk.agent("run-one", "--policy", "policy.json")
-    _, err = process.communicate(b"go\n", timeout=10)
+    _, err = process.communicate(b"go\n", timeout=GENEROUS_S)
     assert process.returncode == EXIT_TERMINATED
     assert b"terminated" in err
     [decision] = [event["decision"] for event in desk.events() if event["type"] == "tool_call_decision"]
@@ -132,20 +132,20 @@ def test_a_run_that_was_stopped_at_the_keyboard_is_woken_to_end(desk: Desk) -> N
     process.send_signal(signal.SIGSTOP)
     assert desk.kill("run-one").returncode == 0
     assert_no_processes(desk.marker)
-    process.communicate(timeout=5)
+    process.communicate(timeout=GENEROUS_S)
 
 
 def test_other_runs_go_on(desk: Desk) -> None:
     first, second = desk.agent("run-one"), desk.agent("run-two")
     assert desk.kill("run-two").returncode == 0
-    assert second.wait(5) == EXIT_TERMINATED
+    assert second.wait(GENEROUS_S) == EXIT_TERMINATED
     assert first.poll() is None
     assert first.stdin is not None and first.stdout is not None
     first.stdin.write(b"go\n")
     first.stdin.flush()
     assert "result" in json.loads(first.stdout.readline())
     assert desk.kill("--all", "--json").returncode == 0
-    assert first.wait(5) == EXIT_TERMINATED
+    assert first.wait(GENEROUS_S) == EXIT_TERMINATED
     assert_no_processes(desk.marker)
 
 

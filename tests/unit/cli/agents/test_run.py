@@ -16,7 +16,7 @@ import pytest
 from harness.fake_server import fake_server
 from harness.processes import MARKER_VARIABLE, assert_no_processes, is_alive, kill_marked, new_marker
 from harness.shim import isolated_env
-from harness.waiting import wait_for
+from harness.waiting import GENEROUS_S, wait_for
 
 SUB = [sys.executable, "-m", "subluminal"]
 # Says which signals it gets. Ends with 7 on SIGTERM.
@@ -192,7 +192,7 @@ def test_a_signal_sent_to_it_reaches_the_command_once(desk: Desk, number: signal
     assert process.stdout is not None
     assert process.stdout.readline() == f"<{number.name}>\n".encode()
     process.send_signal(signal.SIGTERM)
-    out, _ = process.communicate(timeout=10)
+    out, _ = process.communicate(timeout=GENEROUS_S)
     assert out == b"<SIGTERM>\n"
     assert process.returncode == 7
 
@@ -241,7 +241,7 @@ def test_orphans_are_buried(desk: Desk) -> None:
     wait_for(lambda: not os.path.exists(f"/proc/{pid}"), what="the orphan to be gone, not a zombie")
     assert process.poll() is None
     process.terminate()
-    process.communicate(timeout=10)
+    process.communicate(timeout=GENEROUS_S)
 
 
 def test_a_parent_that_ignores_sigchld_does_not_cost_the_exit_code(desk: Desk) -> None:

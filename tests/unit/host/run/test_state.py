@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from harness.engine import Run, compiled, rule
+from harness.waiting import GENEROUS_S
 from subluminal.core.engine.state import MARK, MAX_MARKS, PUSH, SET, SET_RUN, LocalState, StateUnavailable, terminate_op
 from subluminal.host.run import state as runstate
 from subluminal.host.run.files import BOOT_ID_AT, FILE_BYTES, HEADER_BYTES, remove_stale, state_path
@@ -407,7 +408,7 @@ def test_a_stopped_holder_does_not_hang_the_others(
     assert clock.slept - waited < waited / 10, "later calls wait less"
     os.kill(holder.pid, signal.SIGCONT)
     holder.kill()
-    holder.wait(10)
+    holder.wait(GENEROUS_S)
     assert run.action() == "ALLOW"
 
 
@@ -425,7 +426,7 @@ def test_a_run_can_be_killed_while_a_stopped_process_holds_its_state(
 
 def test_a_killed_holder_leaves_the_lock_free(holder: subprocess.Popen[str]) -> None:
     holder.kill()
-    holder.wait(10)
+    holder.wait(GENEROUS_S)
     state = shared()
     put(state, 1)
     assert value(state) == 1
