@@ -12,7 +12,6 @@ from typing import Any
 from clients import programs
 from clients.models import ModelServer
 from clients.scenarios import backend_for
-from harness.ledger import wait_for
 from harness.processes import (
     MARKER_VARIABLE,
     command_line,
@@ -21,6 +20,7 @@ from harness.processes import (
     new_marker,
     processes_with,
 )
+from harness.waiting import wait_for
 
 SUB = str(Path(sys.executable).with_name("sub"))
 NAMES = {"claude_code": "claude", "codex": "codex"}

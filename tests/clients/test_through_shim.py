@@ -16,8 +16,9 @@ import pytest
 from clients import programs
 from clients.models import ModelServer, ToolCall, Turn
 from clients.scenarios import BOX, ECHO, GOODBYE, backend_for, model_for
-from harness.ledger import ledgerd, spool_of, wait_for
+from harness.ledger import ledgerd, spool_of
 from harness.processes import MARKER_VARIABLE, kill_marked, new_marker
+from harness.waiting import wait_for
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(180)]
 NAMES = {"claude_code": "claude", "codex": "codex"}

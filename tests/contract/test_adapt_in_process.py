@@ -1,26 +1,28 @@
-"""ADAPT-002: one sequence of calls, once through the real stdio shim and once through the in-process adapter.
+"""ADAPT-002 to the byte: one sequence of calls, once through the real stdio shim and once in-process.
 
 The server is the same program on the official SDK: behind the shim it is not protected, alone it protects itself. An
-agent on real pipes sends the very same bytes to both.
+agent on real pipes sends the very same bytes to both, and compares all that it gets and all that is recorded.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness.adapters.every import Played
+from harness.adapters.own_process import OwnProcess
+from harness.adapters.stdio import Stdio
 from harness.driver import Agent
+from harness.in_process import CALLS, POLICY
+from harness.places import ROOT
 from harness.shim import Shim, isolated_env
 from harness.sink import EventDict, EventFile
 from subluminal.contracts.events import decode_event
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-POLICY = ROOT / "examples" / "policy.yaml"
 SERVER = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -48,29 +50,18 @@ if policy:
     protect(server, policy=policy)
 run()
 """
-# Every decision there is, both ways a tool can fail, and text that must be counted in bytes.
-CALLS: list[tuple[str, Any]] = [
-    ("add_note", {"text": 'grüße \U0001f600 "quoted" \\ and /slash'}),
-    ("search", {"word": "a"}),
-    ("search", {"word": "b"}),
-    ("search", {"word": "c"}),
-    ("delete_note", {"number": 1}),
-    ("add_note", {"text": "two", "extra": [1, 2.5, None, True, {"b": 1, "a": -0.125}]}),
-    ("add_note", {"text": "three"}),
-    ("fail", {"why": "on purpose"}),
-    ("no_such_tool", {}),
-    ("add_note", {"wrong": 1}),
-    ("export_all", {}),
-    ("export_all", {}),
-    ("search", {"word": "after the end"}),
-]
+# With the ways in which a host itself refuses a call, before one of the last terminates the run.
+AT = len(CALLS) - 3
+ALL_CALLS: list[tuple[str, Any]] = [*CALLS[:AT], ("no_such_tool", {}), ("add_note", {"wrong": 1}), *CALLS[AT:]]
+# sha256 of {"big":12345678901234567890123,"e":100,"n":1.5,"text":"grüße"}, computed with `sha256sum`.
+SPELLED_HASH = "255ec28d6bdd71b980f7e1c2784ddc3ae48516676b52d4e294dae654d7766e4b"
 IDENTITY = {"SUB_RUN_ID": "run-1", "SUB_AGENT_ID": "agent-1", "SUB_CLIENT": "claude", "SUB_PRINCIPAL": "ada"}
 
 
 def lines() -> list[bytes]:
     """Compact JSON, as clients write it. One carries the client's own id for the call."""
     found = []
-    for number, (tool, arguments) in enumerate(CALLS):
+    for number, (tool, arguments) in enumerate(ALL_CALLS):
         params: dict[str, Any] = {"name": tool, "arguments": arguments}
         if number == 0:
             params["_meta"] = {"claudecode/toolUseId": "toolu_1"}
@@ -156,24 +147,9 @@ def test_the_same_calls_through_shim_and_in_process_leave_the_same_record(tmp_pa
 @pytest.mark.contract("ADAPT-002")
 def test_arguments_written_in_any_way_have_the_same_args_hash(tmp_path: Path) -> None:
     """White space, escapes, key order and spellings of numbers are the client's; the hash is of what they mean."""
-    arguments = b'{ "text" : "gr\\u00fc\\u00dfe",\t"n": 1.50, "big": 12345678901234567890123, "e": 1E2 }'
-    message = (
-        b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"add_note","arguments":%b}}\n' % arguments
-    )
-    hashes = []
-    command = server_command(tmp_path, "mcp")
-    for label, more in (("shim", []), ("inside", [str(POLICY)])):
-        where = tmp_path / f"hash-{label}"
-        where.mkdir()
-        events = EventFile(where / "events.jsonl")
-        env = isolated_env(where, SUB_EVENTS=events.argument, **IDENTITY)
-        setup = Shim(where, "notes", command, policy=POLICY, env=IDENTITY, events=events)
-        argv = setup.command if label == "shim" else [*command, *more]
-        with Agent(argv, env=env, cwd=os.fspath(where)) as agent:
-            agent.initialize()
-            agent.send_raw(message)
-            assert "result" in agent.reply(7, timeout=30)
-            agent.finish()
-        (start,) = events.wait_type("run_end") and events.events_of("tool_call_start")
-        hashes.append(start["call"]["args_hash"])
-    assert hashes[0] == hashes[1] != ""
+    arguments = '{ "text" : "gr\\u00fc\\u00dfe",\t"n": 1.50, "big": 12345678901234567890123, "e": 1E2 }'
+    for adapter in (Stdio(), OwnProcess("mcp", "mcp")):
+        played = Played(adapter, tmp_path / adapter.name, "allow_all.yaml", ("add_note", arguments))
+        assert played.actions == ["ALLOW"]
+        (start,) = played.events.events_of("tool_call_start")
+        assert start["call"]["args_hash"] == SPELLED_HASH

@@ -1,30 +1,29 @@
-"""EVT: the event stream of a real shim."""
+"""EVT: the event stream, of any adapter; what only a shim has between two pipes, of a real shim."""
 
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 
+from contract.conftest import Play
+from harness.adapters.interface import ENVIRONMENT, TOOL_FAILURES, Adapter
 from harness.fake_server import fake_server
-from harness.shim import Shim, load_policy
+from harness.shim import Shim
 from harness.sink import EventPipe
 from subluminal.contracts.vocabulary import ERROR_CLASSES, REQUIRED_EVENT_TYPES
 
 TRACEBACK = (
     'Traceback (most recent call last):\n  File "/srv/app.py", line 3, in run\n    raise KeyError("x")\nKeyError'
 )
-# What a busy machine may add to a tool's own time. The lower bound is exact.
-LATENCY_TOLERANCE_MS = 400
 
 
 @pytest.mark.contract("EVT-001")
-def test_every_event_is_exactly_one_line_of_json(tmp_path: Path) -> None:
-    server = fake_server(tools={"talk": {"result": {"content": [{"type": "text", "text": "a\nb\r\n\u2028c\u0085"}]}}})
-    setup = Shim(tmp_path, "notes", server)
-    setup.run(("talk", {"text": "line one\nline two\r\n\u2028 \u0085 end\t\x00"}))
-    raw = setup.events.raw()
+def test_every_event_is_exactly_one_line_of_json(play: Play) -> None:
+    text = "line one\nline two\r\n\u2028 \u0085 end\t\x00"
+    raw = play("allow_all.yaml", ("talk", {"text": text}), failing={"talk": "a\nb\r\n\u2028c\u0085"}).events.raw()
     assert raw.endswith(b"\n")
     lines = raw.split(b"\n")[:-1]
     assert len(lines) >= len(REQUIRED_EVENT_TYPES)
@@ -48,11 +47,9 @@ def test_events_arrive_whole_through_a_descriptor_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.contract("EVT-002")
-def test_every_event_carries_the_whole_envelope(tmp_path: Path) -> None:
-    setup = Shim(tmp_path, "notes", fake_server(), policy="deny_above_allow.yaml")
-    setup.run(("echo", {"n": 1}), ("delete_all", {}))
-    events = setup.events.events()
-    assert events
+def test_every_event_carries_the_whole_envelope(play: Play) -> None:
+    events = play("deny_above_allow.yaml", ("echo", {"n": 1}), ("delete_all", {})).events.events()
+    assert len(events) >= 8
     for event in events:
         for field in ("v", "type", "ts", "run_id", "agent_id", "client", "env"):
             assert isinstance(event[field], str) and event[field], (field, event)
@@ -60,48 +57,50 @@ def test_every_event_carries_the_whole_envelope(tmp_path: Path) -> None:
             assert isinstance(event["source"][field], str) and event["source"][field], (field, event)
     assert {event["v"] for event in events} == {"0.1.0"}
     assert len({json.dumps({**event["source"], "seq": 0}) for event in events}) == 1
+    assert [event["source"]["seq"] for event in events] == list(range(1, len(events) + 1))
 
 
 @pytest.mark.contract("EVT-003")
-def test_one_call_gives_the_five_events_in_order(tmp_path: Path) -> None:
-    setup = Shim(tmp_path, "notes", fake_server(), policy="allow_all.yaml")
-    setup.run(("echo", {"n": 1}))
-    events = setup.events.events_of(*REQUIRED_EVENT_TYPES)
+def test_one_call_gives_the_five_events_in_order(play: Play) -> None:
+    events = play("allow_all.yaml", ("echo", {"n": 1})).events.events_of(*REQUIRED_EVENT_TYPES)
     assert [event["type"] for event in events] == list(REQUIRED_EVENT_TYPES)
     assert len({event["call"]["call_id"] for event in events[1:4]}) == 1
     assert [event["ts"] for event in events] == sorted(event["ts"] for event in events)
 
 
 @pytest.mark.contract("EVT-003")
-def test_a_refused_call_is_complete_as_well(tmp_path: Path) -> None:
-    setup = Shim(tmp_path, "notes", fake_server(), policy="deny_above_allow.yaml")
-    setup.run(("delete_all", {}))
-    events = setup.events.events_of(*REQUIRED_EVENT_TYPES)
+def test_a_refused_call_is_complete_as_well(play: Play) -> None:
+    events = play("deny_above_allow.yaml", ("delete_all", {})).events.events_of(*REQUIRED_EVENT_TYPES)
     assert [event["type"] for event in events] == list(REQUIRED_EVENT_TYPES)
     assert events[3]["status"] == "ERROR"
     assert events[3]["error"]["class"] == "policy_block"
 
 
 @pytest.mark.contract("EVT-004")
-def test_all_events_of_a_run_carry_its_run_id(tmp_path: Path) -> None:
-    setup = Shim(tmp_path, "notes", fake_server(), env={"SUB_RUN_ID": "run-7f3a", "SUB_AGENT_ID": "writer"})
-    setup.run(("echo", {"n": 1}), ("echo", {"n": 2}), ("echo", {"n": 3}))
-    assert len(setup.events.events_of("tool_call_start")) == 3
-    assert {event["run_id"] for event in setup.events.events()} == {"run-7f3a"}
+def test_all_events_of_a_run_carry_its_run_id(adapter: Adapter, play: Play) -> None:
+    adapter.need(ENVIRONMENT)
+    calls = [("echo", {"n": number}) for number in (1, 2, 3)]
+    events = play("allow_all.yaml", *calls, env={"SUB_RUN_ID": "run-7f3a", "SUB_AGENT_ID": "writer"}).events
+    assert len(events.events_of("tool_call_start")) == 3
+    assert {(event["run_id"], event["agent_id"]) for event in events.events()} == {("run-7f3a", "writer")}
 
 
 @pytest.mark.contract("EVT-005")
-@pytest.mark.parametrize("pipelined", [False, True], ids=["one by one", "all at once"])
-def test_a_hundred_calls_have_distinct_ids_and_count_from_one(tmp_path: Path, pipelined: bool) -> None:
+def test_a_hundred_calls_have_distinct_ids_and_count_from_one(play: Play) -> None:
+    events = play("allow_all.yaml", *[("echo", {"n": n}) for n in range(100)]).events
+    calls = [event["call"] for event in events.events_of("tool_call_start")]
+    assert len({call["call_id"] for call in calls}) == 100
+    assert [call["seq"] for call in calls] == list(range(1, 101))
+
+
+@pytest.mark.contract("EVT-005")
+def test_a_hundred_calls_at_once_have_distinct_ids_too(tmp_path: Path) -> None:
     setup = Shim(tmp_path, "notes", fake_server())
-    if pipelined:
-        with setup.start() as agent:
-            agent.initialize()
-            agent.replies([agent.start_call("echo", {"n": n}, wait=False) for n in range(100)])
-            agent.finish()
-        setup.events.wait_type("run_end")
-    else:
-        setup.run(*[("echo", {"n": n}) for n in range(100)])
+    with setup.start() as agent:
+        agent.initialize()
+        agent.replies([agent.start_call("echo", {"n": n}, wait=False) for n in range(100)])
+        agent.finish()
+    setup.events.wait_type("run_end")
     calls = [event["call"] for event in setup.events.events_of("tool_call_start")]
     assert len({call["call_id"] for call in calls}) == 100
     assert [call["seq"] for call in calls] == list(range(1, 101))
@@ -129,64 +128,83 @@ def test_call_ids_stay_distinct_across_the_servers_of_one_run(tmp_path: Path) ->
 
 @pytest.mark.contract("EVT-006")
 @pytest.mark.parametrize("tool", ["linear_create_issue", "mcp__x__y", "Ünïcode/tool.name", "UPPER lower"])
-def test_names_are_kept_exactly(tmp_path: Path, tool: str) -> None:
-    setup = Shim(tmp_path, "Linear-Prod", fake_server(tools={tool: {}}))
+def test_names_are_kept_exactly(play: Play, tool: str) -> None:
+    events = play("allow_all.yaml", (tool, {}), server_name="Linear-Prod").events
+    told = events.events_of("tool_call_start", "tool_call_decision", "tool_call_end")
+    assert {(event["call"]["server_name"], event["call"]["tool_name"]) for event in told} == {("Linear-Prod", tool)}
+    assert len(told) == 3
+
+
+@pytest.mark.contract("EVT-006")
+def test_the_agent_lists_the_names_that_the_server_has(tmp_path: Path) -> None:
+    names = ["linear_create_issue", "mcp__x__y", "Ünïcode/tool.name", "UPPER lower"]
+    setup = Shim(tmp_path, "Linear-Prod", fake_server(tools={name: {} for name in names}))
     with setup.start() as agent:
         agent.initialize()
-        assert [each["name"] for each in agent.request("tools/list")["result"]["tools"]] == [tool]
-        agent.call(tool)
+        assert [each["name"] for each in agent.request("tools/list")["result"]["tools"]] == names
         agent.finish()
-    setup.events.wait_type("run_end")
-    for event in setup.events.events_of("tool_call_start", "tool_call_decision", "tool_call_end"):
-        assert (event["call"]["server_name"], event["call"]["tool_name"]) == ("Linear-Prod", tool)
 
 
 @pytest.mark.contract("EVT-007")
 def test_latency_is_the_time_the_tool_took(tmp_path: Path) -> None:
+    """At least what the server waits, at most what the agent waits."""
     setup = Shim(tmp_path, "notes", fake_server(tools={"slow": {"delay_ms": 200}, "quick": {}}))
-    setup.run(("slow", {}), ("quick", {}))
+    seen_ms = []
+    with setup.start() as agent:
+        agent.initialize()
+        for tool in ("slow", "quick"):
+            began = time.monotonic()
+            agent.call(tool)
+            seen_ms.append((time.monotonic() - began) * 1000)
+        agent.finish()
+    setup.events.wait_type("run_end")
     slow, quick = (event["latency_ms"] for event in setup.events.events_of("tool_call_end"))
-    assert 200 <= slow <= 200 + LATENCY_TOLERANCE_MS
-    assert 0 <= quick <= LATENCY_TOLERANCE_MS
+    assert 200 <= slow <= seen_ms[0] + 1
+    assert 0 <= quick <= seen_ms[1] + 1
 
 
 @pytest.mark.contract("EVT-008")
-def test_an_error_has_a_class_of_the_contract_and_no_stack_trace(tmp_path: Path) -> None:
+def test_a_tool_that_fails_has_a_class_of_the_contract_and_no_stack_trace(adapter: Adapter, play: Play) -> None:
+    adapter.need(TOOL_FAILURES)
+    played = play("allow_all.yaml", ("refuse", {}), ("break", {}), failing={"refuse": "it says no", "break": TRACEBACK})
+    assert [outcome.failed for outcome in played.outcomes] == [True, True]
+    ends = played.events.events_of("tool_call_end")
+    assert [(end["status"], end["error"]["class"]) for end in ends] == [("ERROR", "upstream_error")] * 2
+    assert all(end["error"]["message"] for end in ends), "in the words that the host lets through"
+    for word in ("Traceback", "app.py"):
+        assert word not in ends[1]["error"].get("message", "")
+
+
+@pytest.mark.contract("EVT-008")
+def test_an_error_of_the_server_reaches_the_agent_unchanged_and_the_record_without_its_stack_trace(
+    tmp_path: Path,
+) -> None:
     error = {"code": -32000, "message": TRACEBACK, "data": {"trace": TRACEBACK}}
-    tools = {"fail": {"error": error}, "refuse": {"is_error": "the tool says no"}}
-    setup = Shim(tmp_path, "notes", fake_server(tools=tools))
-    replies = setup.run(("fail", {}), ("refuse", {}))
-    assert replies[0]["error"] == error, "the agent gets the server's own error unchanged"
-    assert replies[1]["result"]["isError"] is True
-    ends = setup.events.events_of("tool_call_end")
-    assert [end["status"] for end in ends] == ["ERROR", "ERROR"]
-    for end in ends:
-        assert end["error"]["class"] in ERROR_CLASSES
-        assert "Traceback" not in end["error"].get("message", "")
-        assert "app.py" not in end["error"].get("message", "")
-    assert ends[0]["error"]["class"] == "upstream_error"
-    assert ends[0]["error"]["code"] == -32000
+    setup = Shim(tmp_path, "notes", fake_server(tools={"fail": {"error": error}}))
+    (reply,) = setup.run(("fail", {}))
+    assert reply["error"] == error
+    (end,) = setup.events.events_of("tool_call_end")
+    assert (end["status"], end["error"]["class"], end["error"]["code"]) == ("ERROR", "upstream_error", -32000)
+    assert end["error"]["class"] in ERROR_CLASSES
+    assert "Traceback" not in end["error"].get("message", "")
+    assert "app.py" not in end["error"].get("message", "")
 
 
 @pytest.mark.contract("EVT-009")
-def test_run_end_counts_what_happened(tmp_path: Path) -> None:
-    server = fake_server(tools={"echo": {}, "fail": {"error": {"code": -32000, "message": "no"}}, "delete_all": {}})
-    setup = Shim(tmp_path, "notes", server, policy="deny_above_allow.yaml")
-    setup.run(("echo", {}), ("delete_all", {"n": 1}), ("echo", {}), ("delete_all", {"n": 2}), ("fail", {}))
-    run = setup.events.events_of("run_end")[0]["run"]
-    actions = [event["decision"]["action"] for event in setup.events.events_of("tool_call_decision")]
-    summary = run["summary"]
+def test_run_end_counts_what_happened(adapter: Adapter, play: Play) -> None:
+    adapter.need(TOOL_FAILURES)
+    calls = [("echo", {}), ("delete_all", {"n": 1}), ("echo", {}), ("delete_all", {"n": 2}), ("fail", {})]
+    played = play("deny_above_allow.yaml", *calls, failing={"fail": "no"})
+    assert played.actions == ["ALLOW", "BLOCK", "ALLOW", "BLOCK", "ALLOW"]
+    summary = played.run_end["summary"]
     assert (summary["calls_total"], summary["calls_allowed"], summary["calls_blocked"]) == (5, 3, 2)
-    assert (actions.count("ALLOW"), actions.count("BLOCK")) == (3, 2)
     assert (summary["calls_throttled"], summary["errors_total"]) == (0, 1)
     assert summary["duration_ms"] >= 0
-    assert run["status"] == "SUCCEEDED"
+    assert played.run_end["status"] == "SUCCEEDED"
 
 
 @pytest.mark.contract("EVT-009")
-def test_throttled_calls_are_counted_apart(tmp_path: Path) -> None:
-    setup = Shim(tmp_path, "notes", fake_server(tools={"search": {}}), policy=load_policy("throttle_two.yaml"))
-    setup.run(*[("search", {"n": n}) for n in range(5)])
-    summary = setup.events.events_of("run_end")[0]["run"]["summary"]
+def test_throttled_calls_are_counted_apart(play: Play) -> None:
+    summary = play("throttle_two.yaml", *[("search", {"n": n}) for n in range(5)]).run_end["summary"]
     assert (summary["calls_total"], summary["calls_allowed"], summary["calls_throttled"]) == (5, 2, 3)
     assert summary["calls_blocked"] == 0

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.client import ClientProcess
+from harness.driver import Agent
 from harness.fake_server import fake_server
 from harness.processes import assert_no_processes, is_alive, is_zombie
 from harness.shim import Shim
@@ -38,9 +41,9 @@ def setup_for(tmp_path: Path, script: dict[str, Any]) -> tuple[Shim, Path]:
     return Shim(tmp_path, "linear", fake_server(tools=tools, pid_file=str(pid_file), **script)), pid_file
 
 
-@pytest.mark.contract("PROC-001")
-@every_server
-def test_sigint_to_the_shim_ends_the_whole_tree(tmp_path: Path, script: dict[str, Any]) -> None:
+@contextmanager
+def in_the_middle_of_a_call(tmp_path: Path, script: dict[str, Any]) -> Iterator[Agent]:
+    """Inside, end the session. Nothing of it is left then, and the record says that it was cut off."""
     setup, pid_file = setup_for(tmp_path, script)
     with setup.start() as agent:
         agent.initialize()
@@ -49,11 +52,19 @@ def test_sigint_to_the_shim_ends_the_whole_tree(tmp_path: Path, script: dict[str
         wait_until_judged(setup, 2)
         pids = server_pids(pid_file)
         assert all(map(is_alive, pids))
-        agent.signal(signal.SIGINT)
+        yield agent
         agent.wait_exit(GRACE_S)
         assert_no_processes(agent.marker, within=GRACE_S, pids=pids)
-    assert setup.events.wait_type("run_end")["run"]["status"] in ("CANCELLED", "FAILED", "SUCCEEDED")
-    assert setup.events.events_of("tool_call_end")[-1]["status"] in ("CANCELLED", "ERROR")
+        assert "Traceback" not in agent.stderr
+    assert setup.events.wait_type("run_end")["run"]["status"] == "CANCELLED"
+    assert [end["status"] for end in setup.events.events_of("tool_call_end")] == ["OK", "CANCELLED"]
+
+
+@pytest.mark.contract("PROC-001")
+@every_server
+def test_sigint_to_the_shim_ends_the_whole_tree(tmp_path: Path, script: dict[str, Any]) -> None:
+    with in_the_middle_of_a_call(tmp_path, script) as agent:
+        agent.signal(signal.SIGINT)
 
 
 @pytest.mark.contract("PROC-001")
@@ -85,18 +96,8 @@ def test_the_shim_reaps_its_server_while_the_agent_still_lives(tmp_path: Path) -
 @pytest.mark.contract("PROC-002")
 @every_server
 def test_eof_on_stdin_ends_shim_and_server(tmp_path: Path, script: dict[str, Any]) -> None:
-    setup, pid_file = setup_for(tmp_path, script)
-    with setup.start() as agent:
-        agent.initialize()
-        agent.call("echo")
-        agent.start_call("slow")
-        wait_until_judged(setup, 2)
-        pids = server_pids(pid_file)
+    with in_the_middle_of_a_call(tmp_path, script) as agent:
         agent.close_stdin()
-        agent.wait_exit(GRACE_S)
-        assert_no_processes(agent.marker, within=GRACE_S, pids=pids)
-        assert "Traceback" not in agent.stderr
-    setup.events.wait_type("run_end")
 
 
 @pytest.mark.contract("PROC-002")
@@ -138,11 +139,10 @@ def test_a_server_that_dies_in_a_call_ends_it_with_an_error(tmp_path: Path, cras
         assert_no_processes(agent.marker, within=GRACE_S)
         assert "Traceback" not in agent.stderr
     run = setup.events.wait_type("run_end")["run"]
-    assert run["status"] in ("FAILED", "TERMINATED")
+    assert run["status"] == "FAILED"
     ends = setup.events.events_of("tool_call_end")
     assert [end["status"] for end in ends] == ["OK", "ERROR", "ERROR"]
-    for end in ends[1:]:
-        assert end["error"]["class"] in ("transport", "upstream_error")
+    assert {end["error"]["class"] for end in ends[1:]} == {"transport"}
     assert run["summary"]["errors_total"] == 2
 
 

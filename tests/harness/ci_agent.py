@@ -15,9 +15,9 @@ Standard library only; signals keep their default action.
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
-import time
 from typing import Any
 
 
@@ -41,7 +41,7 @@ def main(spec: dict[str, Any]) -> int:
             after.flush()
     if "hold" in spec:
         open(spec["hold"], "w").close()
-        time.sleep(600)
+        signal.pause()
     for process in servers.values():
         assert process.stdin is not None
         process.stdin.close()

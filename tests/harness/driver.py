@@ -10,21 +10,16 @@ import json
 import os
 import select
 import subprocess
-import time
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
 from harness.processes import MARKER_VARIABLE, descendants, kill_marked, memory_kib, new_marker, processes_with
+from harness.waiting import GENEROUS_S, WaitedInVain, wait_for, while_passing
 
-DEFAULT_TIMEOUT_S = 20.0
 READ_BYTES = 1 << 18
 
 Message = dict[str, Any]
-
-
-class Deadline(AssertionError):
-    """What was awaited did not happen in time."""
 
 
 class Agent:
@@ -40,7 +35,7 @@ class Agent:
         env: dict[str, str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
         *,
-        timeout: float = DEFAULT_TIMEOUT_S,
+        timeout: float = GENEROUS_S,
         new_session: bool = True,
         pass_fds: Sequence[int] = (),
     ) -> None:
@@ -98,14 +93,13 @@ class Agent:
     # --- the pump
 
     def _pump(self, done: Callable[[], bool], timeout: float | None, what: str) -> None:
-        """Move bytes until `done()`; `Deadline` if that takes too long."""
-        end = time.monotonic() + (self.timeout if timeout is None else timeout)
-        while not done():
-            left = end - time.monotonic()
-            if left <= 0:
-                tail = self.received[-1][:300] if self.received else b"nothing"
-                raise Deadline(f"waited in vain for {what}; received {len(self.received)} lines, last: {tail!r}")
-            self._move(min(left, 0.05))
+        """Move bytes until `done()`; `WaitedInVain` if that takes too long."""
+        try:
+            wait_for(done, self.timeout if timeout is None else timeout, what, meanwhile=self._move)
+        except WaitedInVain as error:
+            tail = self.received[-1][:300] if self.received else b"nothing"
+            error.add_note(f"received {len(self.received)} lines, last: {tail!r}")
+            raise
 
     def _move(self, wait_s: float) -> None:
         poll = select.poll()
@@ -199,7 +193,7 @@ class Agent:
         key = json.dumps(id)
         self._pump(lambda: key in self._replies or self.stdout_closed, timeout, f"the reply to {key}")
         if key not in self._replies:
-            raise Deadline(f"stdout was closed before the reply to {key}")
+            raise WaitedInVain(f"stdout was closed before the reply to {key}")
         return self._replies[key]
 
     def replies(self, ids: Iterable[Any], timeout: float | None = None) -> list[Message]:
@@ -230,16 +224,15 @@ class Agent:
         for message in self.messages:
             if wanted(message):
                 return message
-        raise Deadline("stdout was closed before a message that fits the condition")
+        raise WaitedInVain("stdout was closed before a message that fits the condition")
 
     def pump_until(self, done: Callable[[], bool], timeout: float | None = None, what: str = "a condition") -> None:
         self._pump(done, timeout, what)
 
     def settle(self, seconds: float) -> None:
         """Keep the pipes moving for a while: for tests that show that something does *not* arrive."""
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
-            self._move(min(left, 0.05)) if not self.stdout_closed else time.sleep(min(left, 0.05))
+        for left in while_passing(seconds):
+            self._move(left)
 
     # --- handshake and end
 

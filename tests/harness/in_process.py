@@ -27,6 +27,20 @@ SCRIPT: list[tuple[str, dict[str, Any], int | None]] = [
     ("export_all", {}, -32084),
     ("search", {"word": "after the end"}, -32084),
 ]
+# Every decision of that policy, a tool that fails, and text that must be counted in bytes.
+CALLS: list[tuple[str, Any]] = [
+    ("add_note", {"text": 'grüße \U0001f600 "quoted" \\ and /slash'}),
+    ("search", {"word": "a"}),
+    ("search", {"word": "b"}),
+    ("search", {"word": "c"}),
+    ("delete_note", {"number": 1}),
+    ("add_note", {"text": "two", "extra": [1, 2.5, None, True, {"b": 1, "a": -0.125}]}),
+    ("add_note", {"text": "three"}),
+    ("fail", {"why": "on purpose"}),
+    ("export_all", {}),
+    ("export_all", {}),
+    ("search", {"word": "after the end"}),
+]
 ACTIONS = {None: "ALLOW", -32081: "BLOCK", -32082: "THROTTLE", -32083: "REJECT_WITH_HINT", -32084: "TERMINATE_RUN"}
 
 

@@ -9,10 +9,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from harness.waiting import GENEROUS_S, wait_for
 
 POLICY = {"policy_id": "team-default", "policy_version": "1.2.0", "policy_hash": "a" * 64}
 BASE_MS = 1_700_000_000_000
@@ -119,14 +121,6 @@ class EventMaker:
         return [*lines, self.run_end()]
 
 
-def wait_for(condition: Callable[[], Any], seconds: float = 20.0, what: str = "the condition") -> Any:
-    deadline = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"{what} did not come true within {seconds} s"
-        time.sleep(0.01)
-    return value
-
-
 def sub_environment(home: Path, **extra: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SUB_")}
     return {**kept, "SUB_HOME": str(home), "HOME": str(home.parent), **extra}
@@ -145,7 +139,7 @@ def connect_ledgerd(home: Path) -> socket.socket:
 
     def attempt() -> socket.socket | None:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.settimeout(20)
+        connection.settimeout(GENEROUS_S)
         here = os.open(home, os.O_RDONLY)
         try:
             connection.connect(f"/proc/self/fd/{here}/ledgerd.sock" if len(str(home)) > 80 else f"{home}/ledgerd.sock")
@@ -156,7 +150,8 @@ def connect_ledgerd(home: Path) -> socket.socket:
             os.close(here)
         return connection
 
-    connection: socket.socket = wait_for(attempt, what="a listening ledgerd")
+    connection = wait_for(attempt, what="a listening ledgerd")
+    assert connection is not None
     return connection
 
 
@@ -170,7 +165,7 @@ def ledgerd(home: Path, *arguments: str, **extra: str) -> Iterator[subprocess.Po
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-        process.wait(20)
+        process.wait(GENEROUS_S)
 
 
 def spool_of(home: Path) -> Path:

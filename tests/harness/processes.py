@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 import uuid
 from collections.abc import Iterable
+
+from harness.waiting import wait_for
 
 MARKER_VARIABLE = "HARNESS_MARKER"
 
@@ -87,23 +88,26 @@ def assert_no_processes(marker: str, within: float = 5.0, pids: Iterable[int] = 
     alone could miss one that is just about to end, or one that cleared its environment.
     """
     known = list(pids)
-    end = time.monotonic() + within
-    while left := sorted({*processes_with(marker), *filter(is_alive, known)}):
-        if time.monotonic() > end:
-            listing = "\n".join(f"  {pid} {command_line(pid)}" for pid in left)
-            raise AssertionError(f"still alive after {within} s:\n{listing}")
-        time.sleep(0.01)
+
+    def left() -> dict[int, str]:
+        return {pid: command_line(pid) for pid in sorted({*processes_with(marker), *filter(is_alive, known)})}
+
+    wait_for(left, within, "the end of every process of the tree", enough=lambda alive: not alive)
 
 
 def kill_marked(marker: str) -> None:
     """Cleans up after a test, whatever the test left behind."""
-    while left := processes_with(marker):
+
+    def kill_those_left() -> list[int]:
+        left = processes_with(marker)
         for pid in left:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-        time.sleep(0.005)
+        return left
+
+    wait_for(kill_those_left, what="the end of what was killed", enough=lambda left: not left)
 
 
 def memory_kib(pid: int, field: str = "VmRSS") -> int:

@@ -16,16 +16,19 @@ import select
 import struct
 import subprocess
 import termios
-import time
 from pathlib import Path
 from types import TracebackType
+
+from harness.waiting import GENEROUS_S, wait_for
 
 PROMPT = "READY> "
 KEYS = {"^C": b"\x03", "^Z": b"\x1a", "^\\": b"\x1c", "^D": b"\x04"}
 
 
 class Shell:
-    def __init__(self, *, env: dict[str, str], cwd: Path, columns: int = 200, lines: int = 40, timeout: float = 20):
+    def __init__(
+        self, *, env: dict[str, str], cwd: Path, columns: int = 200, lines: int = 40, timeout: float = GENEROUS_S
+    ):
         self.timeout = timeout
         self.master, slave = pty.openpty()
         self.resize(columns, lines)
@@ -74,10 +77,13 @@ class Shell:
 
     def wait_for(self, text: str) -> str:
         """Until `text` appears in what was not yet waited for; returns everything up to and with it."""
-        deadline = time.monotonic() + self.timeout
-        while (at := self.output.find(text, self._seen)) < 0:
-            assert time.monotonic() < deadline, f"waited in vain for {text!r}"
-            self._pump(0.05)
+        at = wait_for(
+            lambda: self.output.find(text, self._seen),
+            self.timeout,
+            f"{text!r} on the terminal",
+            enough=lambda at: at >= 0,
+            meanwhile=self._pump,
+        )
         end = at + len(text)
         passed, self._seen = self.output[self._seen : end], end
         return passed

@@ -10,13 +10,11 @@ import glob
 import json
 import os
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
+from harness.waiting import GENEROUS_S, WaitedInVain, wait_for
 from subluminal.contracts.events import decode_event
-
-DEFAULT_TIMEOUT_S = 10.0
 
 EventDict = dict[str, Any]
 
@@ -45,24 +43,24 @@ class Sink:
     def of_call(self, call_id: str) -> list[EventDict]:
         return [event for event in self.events() if event.get("call", {}).get("call_id") == call_id]
 
-    def wait_for(self, wanted: Callable[[EventDict], bool], timeout: float = DEFAULT_TIMEOUT_S) -> EventDict:
+    def wait_for(self, wanted: Callable[[EventDict], bool], timeout: float = GENEROUS_S) -> EventDict:
         """The first event for which `wanted` holds."""
         return self.wait_count(wanted, 1, timeout)[0]
 
-    def wait_type(self, kind: str, timeout: float = DEFAULT_TIMEOUT_S) -> EventDict:
+    def wait_type(self, kind: str, timeout: float = GENEROUS_S) -> EventDict:
         return self.wait_for(lambda event: event["type"] == kind, timeout)
 
     def wait_count(
-        self, wanted: Callable[[EventDict], bool], count: int, timeout: float = DEFAULT_TIMEOUT_S
+        self, wanted: Callable[[EventDict], bool], count: int, timeout: float = GENEROUS_S
     ) -> list[EventDict]:
-        end = time.monotonic() + timeout
-        while True:
-            found = [event for event in self.events() if wanted(event)]
-            if len(found) >= count:
-                return found
-            if time.monotonic() > end:
-                raise AssertionError(f"{len(found)} of {count} events within {timeout} s; there are: {self.types()}")
-            time.sleep(0.01)
+        def found() -> list[EventDict]:
+            return [event for event in self.events() if wanted(event)]
+
+        try:
+            return wait_for(found, timeout, f"{count} such events", enough=lambda found: len(found) >= count)
+        except WaitedInVain as error:
+            error.add_note(f"there are: {self.types()}")
+            raise
 
 
 class EventFile(Sink):
@@ -96,7 +94,7 @@ class EventPipe(Sink):
     def close_writer(self) -> None:
         os.close(self.write_fd)
 
-    def wait_end(self, timeout: float = DEFAULT_TIMEOUT_S) -> None:
+    def wait_end(self, timeout: float = GENEROUS_S) -> None:
         self._reader.join(timeout)
         assert not self._reader.is_alive(), "the event stream is still open"
 

@@ -20,10 +20,11 @@ import signal
 import struct
 import subprocess
 import termios
-import time
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
+
+from harness.waiting import GENEROUS_S, wait_for
 
 CONTROL = re.compile(r"\x1b\[(\d*)([AJm])")
 
@@ -97,7 +98,13 @@ def _own_terminal() -> None:
 
 class TerminalProgram:
     def __init__(
-        self, command: Sequence[str], *, env: dict[str, str], columns: int = 100, lines: int = 30, timeout: float = 20.0
+        self,
+        command: Sequence[str],
+        *,
+        env: dict[str, str],
+        columns: int = 100,
+        lines: int = 30,
+        timeout: float = GENEROUS_S,
     ) -> None:
         self.screen = Screen(columns, lines)
         self.raw = b""
@@ -135,10 +142,10 @@ class TerminalProgram:
 
     def wait_for(self, *words: str) -> None:
         """Until every word stands on the screen."""
-        deadline = time.monotonic() + self.timeout
-        while not all(word in self.screen.text for word in words):
-            assert time.monotonic() < deadline, f"waited in vain for {words}"
-            self.pump(0.02)
+        self.wait_until(lambda: all(word in self.screen.text for word in words), f"{words} on the screen")
+
+    def wait_until(self, holds: Callable[[], object], what: str) -> None:
+        wait_for(holds, self.timeout, what, meanwhile=self.pump)
 
     def pump(self, seconds: float) -> None:
         ready, _, _ = select.select([self._master], [], [], seconds)

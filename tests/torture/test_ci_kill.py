@@ -10,14 +10,13 @@ import json
 import os
 import random
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from harness.headless import NO_DELETE, Job
-from harness.processes import MARKER_VARIABLE, new_marker, processes_with
+from harness.processes import MARKER_VARIABLE, assert_no_processes, new_marker
+from harness.waiting import GENEROUS_S, pause, wait_for
 from subluminal.ledger.store.writer import Store
 from subluminal.ledger.trace.bundle import open_bundle, verify_bundle
 
@@ -45,18 +44,18 @@ def test_a_killed_job_leaves_a_bundle_with_every_decision_taken(tmp_path: Path) 
         marker = job.env[MARKER_VARIABLE] = new_marker()
         how = dice.choice(["group", "run", "term"])
         with job.start(start_new_session=True) as process:
-            wait_until(lambda: process.poll() is not None or len(seen_by_the_agent(after)) > 3)  # noqa: B023
-            time.sleep(dice.random() * 0.3)
+            wait_for(lambda: process.poll() is not None or len(seen_by_the_agent(after)) > 3, what="answers")  # noqa: B023
+            pause(dice.random() * 0.3)
             if how == "term":
                 process.send_signal(signal.SIGTERM)
             elif how == "run":
                 process.kill()  # the agent and its shims go on for a moment: they must be recorded too
-                time.sleep(dice.random() * 0.2)
+                pause(dice.random() * 0.2)
             if how != "term":
                 with contextlib.suppress(ProcessLookupError):  # all of it has ended by itself
                     os.killpg(process.pid, signal.SIGKILL)
             process.communicate(timeout=60)
-        wait_until(lambda: not processes_with(marker))  # noqa: B023
+        assert_no_processes(marker, within=GENEROUS_S)
 
         trace = str(folder / "trace")
         report = verify_bundle(trace)
@@ -90,10 +89,3 @@ def decided_numbers(lines: list[bytes]) -> dict[int, str]:
         elif event["type"] == "tool_call_decision":
             decided[numbers[event["call"]["call_id"]]] = event["decision"]["action"]
     return decided
-
-
-def wait_until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
-    give_up = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < give_up, "waited in vain"
-        time.sleep(0.01)

@@ -12,6 +12,7 @@ from harness.driver import Agent
 from harness.fake_server import fake_server
 from harness.processes import assert_no_processes
 from harness.shim import isolated_env, shim_command
+from harness.waiting import GENEROUS_S
 
 CYCLES = int(os.environ.get("SUB_TEST_CYCLES", "30"))
 POLICY = json.dumps(
@@ -81,7 +82,7 @@ def test_journals_go_once_the_ledger_has_them_and_the_daemon_goes_when_idle(tmp_
             agent.initialize()
             agent.call("echo", {"n": number})
             agent.close_stdin()
-            agent.process.wait(10)
+            agent.process.wait(GENEROUS_S)
             if number == cycles - 1:
                 assert_no_processes(agent.marker, within=20)
     left = [name for name in files(home) if name.startswith("spool/")]

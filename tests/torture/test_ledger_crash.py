@@ -11,13 +11,13 @@ import random
 import sqlite3
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from harness import places
-from harness.ledger import EventMaker, ledgerd, spool_of, start_ledgerd, sub_environment, wait_for
+from harness.ledger import EventMaker, ledgerd, spool_of, start_ledgerd, sub_environment
+from harness.waiting import pause, wait_for
 from subluminal.ledger.store.lines import LineReader
 from subluminal.ledger.trace.verify import verify_run
 
@@ -75,12 +75,12 @@ def test_every_event_is_in_the_ledger_once_after_kills_at_random_moments(tmp_pat
     ]
     for _ in range(KILLS):
         daemon = start_ledgerd(home)
-        time.sleep(chance.uniform(0.05, 0.7))
+        pause(chance.uniform(0.05, 0.7))
         daemon.kill()
         daemon.wait()
     wait_for(lambda: all((spool / f"victim-{i}.jsonl").exists() for i in range(VICTIMS)))
     for victim in victims:
-        time.sleep(chance.uniform(0.0, 0.3))
+        pause(chance.uniform(0.0, 0.3))
         victim.kill()
         victim.wait()
     written = [(spool / f"victim-{i}.jsonl").read_bytes().splitlines() for i in range(VICTIMS)]

@@ -5,10 +5,10 @@ The short profile stops it for two seconds. `SUB_TORTURE=full` stops it for ten.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sqlite3
+import statistics
 import time
 from pathlib import Path
 
@@ -16,22 +16,22 @@ import pytest
 
 from harness.driver import Agent
 from harness.fake_server import fake_server
-from harness.ledger import ledgerd, spool_of, wait_for
+from harness.ledger import ledgerd, spool_of
 from harness.shim import Shim
 from harness.sink import Spool
+from harness.waiting import wait_for, while_passing
 from subluminal.ledger.trace.verify import verify_run
 
 SECONDS = 10.0 if os.environ.get("SUB_TORTURE") == "full" else 2.0
 IN_FLIGHT = 8
-# What other processes on the machine may add to a slow call.
-NOISE_MS = 25.0
+# Other processes on the machine make single calls slow, in either part of the test: so many times the usual.
+NOISE = 20
 
 
 def latencies(agent: Agent, seconds: float) -> list[float]:
     """Rounds of several calls at once, in milliseconds per round."""
     taken = []
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    for _ in while_passing(seconds):
         began = time.perf_counter()
         ids = [agent.start_call("echo", {"text": "x" * 2000, "n": len(taken)}) for _ in range(IN_FLIGHT)]
         assert all("result" in reply for reply in agent.replies(ids))
@@ -61,7 +61,8 @@ def test_calls_keep_their_pace_and_every_decision_arrives_though_the_daemon_stoo
             daemon.send_signal(signal.SIGCONT)
         agent.finish()
         print(f"p99 of {IN_FLIGHT} calls: {p99(before):.1f} ms, with a stopped daemon {p99(stalled):.1f} ms")
-        assert p99(stalled) <= 2 * p99(before) + NOISE_MS
+        assert len(stalled) >= len(before) / 2, "as many calls in the same time"
+        assert p99(stalled) <= 2 * max(p99(before), NOISE * statistics.median(before))
         assert written > len(stalled) * IN_FLIGHT * 1000
         wait_for(lambda: not list(spool.glob("*.jsonl")), 120, "the journal was taken in")
     database = sqlite3.connect(home / "ledger.db")
@@ -77,12 +78,3 @@ def test_calls_keep_their_pace_and_every_decision_arrives_though_the_daemon_stoo
     # A journal is a file: it takes what it is given, so nothing had to be shed.
     previews = database.execute("SELECT count(*) FROM previews WHERE args_preview IS NOT NULL").fetchone()
     assert previews == (total,)
-    health = [json.loads(line) for line in _health(database)]
-    assert all(event["health"]["previews_shed"] == 0 for event in health)
-
-
-def _health(database: sqlite3.Connection) -> list[bytes]:
-    from subluminal.ledger.store.encoding import unpack_lines
-
-    lines = [line for (stored,) in database.execute("SELECT lines FROM segments") for line in unpack_lines(stored)]
-    return [line for line in lines if line.startswith(b'{"type":"shim_health"')]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -15,9 +16,11 @@ from harness.driver import Agent
 from harness.engine import rule, tools
 from harness.fake_server import fake_server
 from harness.shim import Shim, isolated_env
+from harness.waiting import GENEROUS_S, wait_for
 
 IN_FORCE_S = 1.0
-SLACK_S = 2.0  # a loaded machine
+# How many calls' time the machine may add: the shim looks between two of them, and so do we.
+CALLS_OF_SLACK = 10
 
 
 def bundle(*denied: str, mode: str = "guardrails", version: str = "1") -> str:
@@ -39,12 +42,21 @@ def refused(agent: Agent, tool: str) -> bool:
     return "error" in agent.call(tool)
 
 
-def wait_until_refused(agent: Agent, tool: str, expected: bool = True) -> float:
-    began = time.monotonic()
-    while refused(agent, tool) is not expected:
-        assert time.monotonic() - began < IN_FORCE_S + SLACK_S, "the change is not in force"
+def wait_until_refused(agent: Agent, tool: str, expected: bool = True) -> None:
+    wait_for(lambda: refused(agent, tool) is expected, what="the change in force", meanwhile=agent.settle)
+
+
+def seconds_until_refused(agent: Agent, tool: str) -> tuple[float, float]:
+    """How long it took, and the longest that one of the calls on the way took."""
+    began, longest = time.monotonic(), 0.0
+    while True:
+        asked = time.monotonic()
+        found = refused(agent, tool)
+        now = time.monotonic()
+        longest = max(longest, now - asked)
+        if found or now - began > GENEROUS_S:
+            return now - began, longest
         agent.settle(0.02)
-    return time.monotonic() - began
 
 
 def loads(setup: Shim) -> list[tuple[bool, str]]:
@@ -59,10 +71,10 @@ def test_a_changed_file_is_in_force_within_a_second(tmp_path: Path) -> None:
         agent.initialize()
         assert refused(agent, "a") and not refused(agent, "b")
         policy.write_text(bundle("b", version="2"))
-        took = wait_until_refused(agent, "b")
+        took, longest = seconds_until_refused(agent, "b")
         assert not refused(agent, "a")
         agent.finish()
-    assert took < IN_FORCE_S + SLACK_S
+    assert took < IN_FORCE_S + CALLS_OF_SLACK * longest
     assert loads(setup) == [(True, "1"), (True, "2")]
 
 
@@ -137,11 +149,8 @@ def test_an_ambiguous_message_is_treated_as_the_mode_says_and_a_reload_changes_i
 
         assert ambiguous(1) is passes
         policy.write_text(bundle(mode="guardrails" if passes else "observe", version="2"))
-        number, began = 2, time.monotonic()
-        while ambiguous(number) is passes:
-            assert time.monotonic() - began < IN_FORCE_S + SLACK_S
-            agent.settle(0.02)
-            number += 1
+        numbers = itertools.count(2)
+        wait_for(lambda: ambiguous(next(numbers)) is not passes, what="the change in force", meanwhile=agent.settle)
 
 
 def terminating() -> dict[str, Any]:

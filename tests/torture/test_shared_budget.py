@@ -6,7 +6,6 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.engine import Run, compiled, rule, tools
+from harness.waiting import pause, wait_for
 from subluminal.host.run.state import SharedState
 
 PROCESSES = 64
@@ -38,8 +38,7 @@ def work(allowed_path: str, go_path: str) -> None:
     assert isinstance(state, SharedState), state.reason
     run = Run(SNAPSHOT, state=state)
     out = os.open(allowed_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    while not os.path.exists(go_path):
-        time.sleep(0.01)
+    wait_for(lambda: os.path.exists(go_path), DEADLINE_SECONDS, "the start")
     while True:
         for _ in range(5):
             run.at = time.monotonic_ns() // 1_000_000
@@ -58,13 +57,6 @@ def start(number: int, folder: Path) -> BaseProcess:
     return worker
 
 
-def wait_until(holds: Callable[[], bool], what: str) -> None:
-    give_up = time.monotonic() + DEADLINE_SECONDS
-    while not holds():
-        assert time.monotonic() < give_up, what
-        time.sleep(0.01)
-
-
 @pytest.mark.timeout(240)
 @pytest.mark.contract("POL-003")
 def test_a_budget_shared_by_64_processes_is_exact_whoever_is_killed(
@@ -80,7 +72,9 @@ def test_a_budget_shared_by_64_processes_is_exact_whoever_is_killed(
         return sum(path.stat().st_size for path in tmp_path.glob("allowed-*"))
 
     try:
-        wait_until(lambda: len(list(tmp_path.glob("allowed-*"))) == PROCESSES, "not every worker got ready")
+        wait_for(
+            lambda: len(list(tmp_path.glob("allowed-*"))) == PROCESSES, DEADLINE_SECONDS, "every worker to be ready"
+        )
         (tmp_path / "go").touch()
         number = PROCESSES
         while killed < KILLS and allowed() < LIMIT - 150:
@@ -94,8 +88,10 @@ def test_a_budget_shared_by_64_processes_is_exact_whoever_is_killed(
             if dice.random() < 0.5:  # clients respawn dead servers; the run goes on where it was
                 workers.append(start(number, tmp_path))
                 number += 1
-            time.sleep(dice.random() * 0.02)
-        wait_until(lambda: all(worker.exitcode is not None for worker in workers), "a worker hangs")
+            pause(dice.random() * 0.02)
+        wait_for(
+            lambda: all(worker.exitcode is not None for worker in workers), DEADLINE_SECONDS, "every worker to end"
+        )
     finally:
         for worker in workers:
             worker.kill()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from harness.driver import Agent
 from harness.fake_server import fake_server
 from harness.processes import assert_no_processes, is_alive
 from harness.shim import Shim
+from harness.waiting import while_passing
 
 GRACE_S = 5.0
 SEED = 20260728
@@ -60,11 +60,10 @@ def as_sdk(agent: Agent) -> None:
     """EOF, SIGTERM to the group after 2 s, SIGKILL to it after 2 s more."""
     agent.close_stdin()
     for number in (signal.SIGTERM, signal.SIGKILL):
-        end = time.monotonic() + 2
-        while is_alive(agent.pid) and time.monotonic() < end:
+        for _ in while_passing(2):
+            if not is_alive(agent.pid):
+                return
             agent.settle(0.02)
-        if not is_alive(agent.pid):
-            return
         agent.signal_group(number)
 
 
@@ -109,7 +108,9 @@ def test_nothing_is_left_of_the_tree(tmp_path: Path, ending: Callable[[Agent], N
         ending(agent)
         agent.wait_exit(GRACE_S)
         assert_no_processes(agent.marker, within=GRACE_S, pids=pids)
-    for start in setup.events.events_of("tool_call_start"):
+    starts = setup.events.events_of("tool_call_start")
+    assert [start["call"]["tool_name"] for start in starts] == ["echo", "slow"]
+    for start in starts:
         recorded = [event["type"] for event in setup.events.of_call(start["call"]["call_id"])]
         assert recorded[:2] == ["tool_call_start", "tool_call_decision"]
 

@@ -35,6 +35,8 @@ def test_counters_begin_anew_with_each_rule_and_depth_goes_down_again() -> None:
         for _ in range(3):
             tracker.enter_call(0)
             tracker.leave_call()
+        with pytest.raises(BudgetExceeded, match="integer_ops"):
+            tracker.charge()
 
 
 def test_listeners_see_frozen_ticks_with_a_growing_at_and_can_leave() -> None:

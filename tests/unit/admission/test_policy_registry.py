@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
@@ -16,8 +14,10 @@ from typing import Any
 import pytest
 
 from harness import places
+from harness.in_process import isolate
 from harness.shim import FIXTURE_POLICIES, write_policy
 from harness.sink import EventFile
+from harness.waiting import wait_for
 from subluminal.adapters.tool_lock import (
     MiddlewareRequest,
     ToolAdmissionDeniedError,
@@ -41,15 +41,7 @@ EXAMPLE = places.ROOT / "examples" / "policy.yaml"
 
 @pytest.fixture
 def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EventFile:
-    for name in [name for name in os.environ if name.startswith("SUB_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("SUB_HOME", str(tmp_path / "sub"))
-    monkeypatch.setenv("SUB_RUN_ID", "run-1")
-    monkeypatch.chdir(tmp_path)
-    found = EventFile(tmp_path / "events.jsonl")
-    monkeypatch.setenv("SUB_EVENTS", found.argument)
-    return found
+    return isolate(tmp_path, monkeypatch)
 
 
 def rules(*given: dict[str, Any], mode: str = "guardrails") -> dict[str, Any]:
@@ -203,11 +195,14 @@ def test_a_changed_policy_is_in_force_and_a_broken_one_is_not(events: EventFile,
         "effect": {"action": "BLOCK"},
     }
     path.write_text(json.dumps(rules(deny)))
-    await_condition(lambda: registry.version_hash != first)
+    wait_for(lambda: registry.version_hash != first, what="the new policy")
     assert refusal(registry, "delete_it").rule_id == "no"
     second = registry.version_hash
     path.write_text("{")
-    await_condition(lambda: registry.version_hash == second and len(events.events_of("policy_loaded")) == 3)
+    wait_for(
+        lambda: registry.version_hash == second and len(events.events_of("policy_loaded")) == 3,
+        what="the third loading",
+    )
     assert refusal(registry, "delete_it").rule_id == "no", "the last good policy stays in force"
     assert "policy.json" in capsys.readouterr().err
     registry.close()
@@ -220,13 +215,6 @@ def test_a_policy_that_never_loaded_refuses_everything(events: EventFile) -> Non
     registry = registry_from_policy(path)
     assert refusal(registry, "read").reason_code == "POLICY_INVALID"
     registry.close()
-
-
-def await_condition(holds: Any, seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
 
 
 def test_budgets_are_exact_with_many_threads(events: EventFile) -> None:

@@ -76,15 +76,16 @@ def test_garbage_between_the_lines_adds_errors_and_changes_nothing_else(name: st
     assert "sk-garbage" not in repr(events)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_no_tool_input_or_output_is_in_any_event(name: str) -> None:
-    for event in golden_of(name):
-        if event.kind in ("ToolCall", "ToolResult"):
-            assert set(event.data) <= {
-                *("phase", "id", "name", "item_type", "server_name", "tool_name", "status"),
-                *("bytes_in", "bytes_out", "exit_code", "parent_tool_use_id"),
-            }
-            assert (event.text, event.message) == (None, None)
+def test_no_tool_input_or_output_is_in_any_event() -> None:
+    events = [event for name in NAMES for event in mapper_of(name).feed(stream_of(name))]
+    told = [event for event in events if event.kind in ("ToolCall", "ToolResult")]
+    assert len(told) > len(NAMES) / 2, "the recordings have tools in them"
+    for event in told:
+        assert set(event.data) <= {
+            *("phase", "id", "name", "item_type", "server_name", "tool_name", "status"),
+            *("bytes_in", "bytes_out", "exit_code", "parent_tool_use_id"),
+        }
+        assert (event.text, event.message) == (None, None)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.split(".")[1] in ("tool_error", "denied_tool")])

@@ -116,3 +116,5 @@ def test_a_spool_that_cannot_be_written_does_not_disturb_the_run(home: Path) -> 
     writer = recorder()
     writer.record(text("one"))
     writer.close(DONE)
+    assert (home / "spool").read_text() == "not a directory"
+    assert sorted(path.name for path in home.iterdir()) == ["spool"], "and nothing was written elsewhere"

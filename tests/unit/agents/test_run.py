@@ -6,19 +6,19 @@ import asyncio
 import gc
 import os
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.processes import MARKER_VARIABLE, new_marker, processes_with
+from harness.processes import MARKER_VARIABLE, assert_no_processes, new_marker, processes_with
+from harness.waiting import GENEROUS_S, wait_for_async
 from subluminal.agents import stream
 from subluminal.agents.base import RunRequest
 from subluminal.agents.claude_code import ClaudeCode
 from subluminal.agents.codex import Codex
 from subluminal.agents.generic import Generic
-from subluminal.agents.run import AgentRun
+from subluminal.agents.run import KILLED_DRAIN_S, SERVERS_GRACE_S, TERM_GRACE_S, AgentRun
 from subluminal.agents.stream import MAX_HELD_EVENTS
 from subluminal.contracts.agent_event import AgentCompletion, AgentEvent
 from subluminal.contracts.errors import AgentError
@@ -52,15 +52,6 @@ RESULT = 'print(\'{"type":"result","subtype":"success","is_error":false,"result"
 async def collect(run: AgentRun) -> tuple[list[AgentEvent], AgentCompletion]:
     events = [event async for event in run.events]
     return events, await run.completion()
-
-
-def gone_within(marker: str, seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while processes_with(marker):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def test_events_come_in_order_and_the_completion_after_exit_and_drain() -> None:
@@ -201,7 +192,8 @@ def test_a_slow_reader_loses_nothing_while_another_task_waits_for_the_completion
         async for _ in reader:
             seen += 1
             if seen % 100 == 0:
-                await asyncio.sleep(0.01)
+                full = seen > count - MAX_HELD_EVENTS  # what is left cannot fill it any more
+                await wait_for_async(lambda: full or run.events.blocked, what="a full buffer")  # noqa: B023
         assert seen == count
         assert "events_dropped" not in (await waiting).data
 
@@ -223,14 +215,14 @@ STUBBORN = (
     """
 import os, signal, subprocess, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-ignore = "import signal, time; signal.signal(15, signal.SIG_IGN); signal.signal(1, signal.SIG_IGN); time.sleep(60)"
+ignore = "import signal, time; signal.signal(15, signal.SIG_IGN); signal.signal(1, signal.SIG_IGN); time.sleep(600)"
 subprocess.Popen([sys.executable, "-c", ignore])
 subprocess.Popen([sys.executable, "-c", ignore], process_group=0)
 subprocess.Popen([sys.executable, "-c", ignore], start_new_session=True)
 time.sleep(0.3)
 """
     + SAY
-    + "time.sleep(60)"
+    + "time.sleep(600)"
 )
 
 
@@ -240,13 +232,13 @@ def test_cancel_ends_the_stream_at_once_and_every_process_within_two_seconds(mar
         events = run.events.__aiter__()
         await events.__anext__()
         assert len(processes_with(marker)) == 4
-        start = time.monotonic()
         run.cancel()
         run.cancel()
         with pytest.raises(StopAsyncIteration):
-            await asyncio.wait_for(events.__anext__(), 0.2)
+            await events.__anext__()
+        assert len(processes_with(marker)) == 4, "the stream has ended, and they have not"
         completion = await run.completion()
-        assert time.monotonic() - start < 2
+        assert TERM_GRACE_S + SERVERS_GRACE_S + KILLED_DRAIN_S < 2, "all the waits there are"
         assert completion.status == "CANCELLED"
         assert processes_with(marker) == []
 
@@ -259,7 +251,7 @@ def test_an_agent_that_ends_in_good_order_on_term_is_given_the_time(marker: str,
             "import signal, sys, time\n"
             "def end(*_):\n"
             f"    open({str(tmp_path / 'clean')!r}, 'w').close(); sys.exit(0)\n"
-            "signal.signal(signal.SIGTERM, end)\n" + SAY + "time.sleep(60)"
+            "signal.signal(signal.SIGTERM, end)\n" + SAY + "time.sleep(600)"
         )
         run = fake_agent(code, env={MARKER_VARIABLE: marker})
         async for _ in run.events:
@@ -275,12 +267,13 @@ def test_cancel_wins_over_an_exit_that_has_not_been_told_yet(marker: str) -> Non
     async def case() -> None:
         # The agent is gone, but a background process keeps its output open: exited, not yet drained.
         code = (
-            "import subprocess, sys\n" + SAY + "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])"
+            "import subprocess, sys\n"
+            + SAY
+            + "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])"
         )
         run = fake_agent(code, env={MARKER_VARIABLE: marker})
         async for _ in run.events:
-            while len(processes_with(marker)) != 1:
-                await asyncio.sleep(0.02)
+            await wait_for_async(lambda: len(processes_with(marker)) == 1, what="the end of the agent")
             run.cancel()
         assert (await run.completion()).status == "CANCELLED"
         assert processes_with(marker) == []
@@ -290,7 +283,7 @@ def test_cancel_wins_over_an_exit_that_has_not_been_told_yet(marker: str) -> Non
 
 def test_cancel_before_the_start_wins_too(marker: str) -> None:
     async def case() -> None:
-        run = fake_agent("import time; time.sleep(60)", env={MARKER_VARIABLE: marker})
+        run = fake_agent("import time; time.sleep(600)", env={MARKER_VARIABLE: marker})
         run.cancel()
         events, completion = await collect(run)
         assert (events, completion.status) == ([], "CANCELLED")
@@ -304,11 +297,9 @@ def test_a_background_process_that_holds_the_output_open_does_not_hold_up_the_co
     marker: str, half_line: str
 ) -> None:
     async def case() -> None:
-        leave = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(8)'])"
+        leave = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])"
         run = fake_agent("import subprocess, sys\n" + RESULT + half_line + leave, env={MARKER_VARIABLE: marker})
-        start = time.monotonic()
         events, completion = await collect(run)
-        assert time.monotonic() - start < 5
         assert (completion.status, completion.final_text) == ("SUCCEEDED", "answer")
         told = [event.message for event in events]
         assert told == ["result success", *(["a line of 4 bytes is not JSON"] if half_line else [])]
@@ -333,7 +324,7 @@ def test_the_timeout_takes_the_whole_family_down_and_says_so_at_the_end_of_the_s
 
 def test_leaving_the_context_ends_the_run(marker: str) -> None:
     async def case() -> None:
-        async with fake_agent(SAY + "import time; time.sleep(60)", env={MARKER_VARIABLE: marker}) as run:
+        async with fake_agent(SAY + "import time; time.sleep(600)", env={MARKER_VARIABLE: marker}) as run:
             async for _ in run.events:
                 break
         assert processes_with(marker) == []
@@ -344,13 +335,13 @@ def test_leaving_the_context_ends_the_run(marker: str) -> None:
 
 def test_closing_the_event_loop_leaves_no_process(marker: str) -> None:
     async def case() -> None:
-        run = fake_agent(SAY + "import time; time.sleep(60)", env={MARKER_VARIABLE: marker})
+        run = fake_agent(SAY + "import time; time.sleep(600)", env={MARKER_VARIABLE: marker})
         async for _ in run.events:
             break
 
     asyncio.run(case())
     gc.collect()
-    assert gone_within(marker, 2)
+    assert_no_processes(marker)
 
 
 def test_the_agent_reads_the_null_device_and_its_own_variables_and_ours_stay_as_they_are() -> None:
@@ -403,7 +394,7 @@ def test_a_fault_in_a_mapper_ends_as_a_failed_run_and_not_as_a_hang() -> None:
             return mapper
 
     async def case() -> None:
-        events, completion = await asyncio.wait_for(collect(Faulty().run(RunRequest("hi"))), 10)
+        events, completion = await asyncio.wait_for(collect(Faulty().run(RunRequest("hi"))), GENEROUS_S)
         assert [event.message for event in events] == ["fault in the claude_code mapper: TypeError"]
         assert completion.status == "FAILED"
 

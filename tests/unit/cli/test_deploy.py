@@ -55,10 +55,11 @@ class TestDockerfile:
 
     def test_everything_it_copies_is_in_the_build_context(self) -> None:
         allowed = (DEPLOY / "Dockerfile.dockerignore").read_text().split()
-        for name, words in instructions():
-            if name == "COPY" and not words.startswith("--from"):
-                for source in words.split()[:-1]:
-                    assert (ROOT / source).exists() and f"!{source}" in allowed
+        copies = [words for name, words in instructions() if name == "COPY" and not words.startswith("--from")]
+        sources = [source for words in copies for source in words.split()[:-1]]
+        assert "src" in {source.rstrip("/") for source in sources}
+        for source in sources:
+            assert (ROOT / source).exists() and f"!{source}" in allowed
 
     def test_its_steps_give_a_sub_that_works(self, tmp_path: Path) -> None:
         """The same files, built and unpacked into an empty root; the dependencies are borrowed from this Python.

@@ -143,13 +143,16 @@ def test_a_client_that_writes_its_whole_file_anew_loses_nothing(home: ClientHome
 @pytest.mark.parametrize("path", [p for p in WHOLE if p.parent.name == "codex"], ids=name_of)
 def test_codex_servers_see_the_identity_variables(home: ClientHome, path: Path) -> None:
     target = home.write("codex", path.read_bytes())
-    home.imported("codex")
+    report = home.imported("codex")
     servers = tomllib.loads(target.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")).get("mcp_servers", {})
+    seeing = 0
     for name, server in servers.items():
         if "command" in server and name:
             names = [v["name"] if isinstance(v, dict) else v for v in server["env_vars"]]
             assert set(PASSED_VARIABLES) <= set(names)
             assert len(names) == len(set(names))
+            seeing += 1
+    assert seeing >= report.count("wrapped")
 
 
 @pytest.mark.parametrize("path", BROKEN, ids=lambda path: path.name)

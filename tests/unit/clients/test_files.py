@@ -6,12 +6,12 @@ import os
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from harness.client_files import SUB, ClientHome
+from harness.waiting import GENEROUS_S
 from subluminal.clients import backups, files
 from subluminal.clients.importing import Choice, import_file
 from subluminal.clients.registry import CLIENTS
@@ -23,10 +23,8 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files
 
 def test_a_fifo_is_refused_without_waiting_for_a_writer(home: ClientHome) -> None:
     os.mkfifo(home.file_of("claude").path)
-    started = time.monotonic()
     report = home.imported("claude")
     assert report.status == "refused" and "not a regular file" in (report.error or "")
-    assert time.monotonic() - started < 5
 
 
 @pytest.mark.parametrize("target", ["/dev/zero", "/dev/tty", "/proc/self/mem", "/"])
@@ -197,7 +195,7 @@ def test_a_client_that_keeps_writing_always_reads_a_whole_file(home: ClientHome)
         assert outcomes <= {"changed", "refused", "unchanged"} and "changed" in outcomes
     finally:
         writer.stdin.close()
-        writer.wait(10)
+        writer.wait(GENEROUS_S)
     assert home.leftovers() == []
 
 

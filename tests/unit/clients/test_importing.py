@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harness.client_files import SUB, ClientHome, entries
+from harness.effort import cpu_seconds, growth
 from subluminal.adapters.stdio.options import parse
 from subluminal.clients import wrapping
 from subluminal.clients.importing import Choice
@@ -102,10 +102,11 @@ def test_variables_that_would_steer_the_shim_are_pointed_out(home: ClientHome, v
 
 
 def test_a_value_made_to_stall_the_search_for_secrets_does_not(home: ClientHome) -> None:
-    home.write("claude", json.dumps({"mcpServers": {"a": {"command": "x", "env": {"A": "a" * 2_000_000}}}}))
-    started = time.monotonic()
-    assert home.imported("claude", dry_run=True).status == "changed"
-    assert time.monotonic() - started < 20
+    def look(size: int) -> None:
+        home.write("claude", json.dumps({"mcpServers": {"a": {"command": "x", "env": {"A": "a" * size}}}}))
+        assert home.imported("claude", dry_run=True).status == "changed"
+
+    assert growth(look, 200_000, 2_000_000) < 3
 
 
 def test_options_that_came_with_a_routed_entry_are_pointed_out(home: ClientHome) -> None:
@@ -183,20 +184,24 @@ def test_a_dry_run_writes_nothing_at_all(home: ClientHome) -> None:
 
 
 def test_a_file_of_five_megabytes_is_no_trouble(home: ClientHome) -> None:
-    history = [{"display": f'line {i} "quoted" \\ and é', "pasted": {}} for i in range(60_000)]
-    value = {
-        "projects": {"/p": {"history": history, "mcpServers": {"a": {"command": "x", "args": ["1"]}}}},
-        "mcpServers": {"b": {"command": "y"}},
-    }
-    original = json.dumps(value, indent=2).encode()
-    assert len(original) > 5_000_000
-    path = home.write("claude", original)
-    started = time.monotonic()
-    assert home.imported("claude").count("wrapped") == 2
-    assert home.imported("claude").status == "unchanged"
-    assert home.restored("claude").exact is True
-    assert path.read_bytes() == original
-    assert time.monotonic() - started < 30
+    def there_and_back(lines: int) -> int:
+        history = [{"display": f'line {i} "quoted" \\ and é', "pasted": {}} for i in range(lines)]
+        value = {
+            "projects": {"/p": {"history": history, "mcpServers": {"a": {"command": "x", "args": ["1"]}}}},
+            "mcpServers": {"b": {"command": "y"}},
+        }
+        original = json.dumps(value, indent=2).encode()
+        path = home.write("claude", original)
+        assert home.imported("claude").count("wrapped") == 2
+        assert home.imported("claude").status == "unchanged"
+        assert home.restored("claude").exact is True
+        assert path.read_bytes() == original
+        return len(original)
+
+    small = cpu_seconds(lambda: there_and_back(6_000), rounds=2)
+    sizes: list[int] = []
+    assert cpu_seconds(lambda: sizes.append(there_and_back(60_000)), rounds=1) < 10 * 3 * small
+    assert sizes[0] > 5_000_000
 
 
 WORD = st.sampled_from(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import msgspec
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.effort import calls_made, cpu_seconds
 from subluminal.contracts import agent_event as envelope
 from subluminal.contracts.agent_event import (
     AgentCompletion,
@@ -158,15 +158,9 @@ def test_text_around_the_bound_is_split_between_characters(unit: str, extra: int
 def test_a_mebibyte_of_text_is_split_in_one_quick_pass(unit: str) -> None:
     text = unit * (1_048_576 // len(unit.encode()))
     given_event = event(AgentEventKind.TextOutput, text=text)
-    best = min(_timed(given_event) for _ in range(5))
     assert len(bound_event(given_event)) == 16
-    assert best < 0.05
-
-
-def _timed(given_event: AgentEvent) -> float:
-    start = time.perf_counter()
-    bound_event(given_event)
-    return time.perf_counter() - start
+    assert calls_made(lambda: bound_event(given_event)) < 16 * 20, "a few calls for each part, none for a character"
+    assert cpu_seconds(lambda: bound_event(given_event)) < 20 * cpu_seconds(lambda: json.dumps(text))
 
 
 def test_text_of_another_kind_is_never_split_but_still_bounded() -> None:

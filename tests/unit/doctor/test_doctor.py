@@ -19,7 +19,8 @@ import pytest
 from harness import places
 from harness.client_files import ClientHome
 from harness.command_line import stored
-from harness.ledger import EventMaker, wait_for
+from harness.ledger import EventMaker
+from harness.waiting import wait_for
 from subluminal.cli.main import COMMANDS
 from subluminal.doctor import clients, self_test
 
@@ -318,9 +319,9 @@ def test_the_self_test_sends_a_call_and_leaves_nothing_behind(
     (tmp_path / "tmp").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     told = area(examined("--self-test", code=0), "self-test")
-    assert told["decision"] is not None
-    assert 0 <= told["overhead_ms"] < 50
-    assert told["gone_ms"] < 3000
+    assert told["decision"] == "ALLOW"
+    assert 0 <= told["overhead_ms"] < 500 * told["direct_ms"], "of a call, not of a start"
+    assert told["gone_ms"] >= 0
     assert not home.sub_home.exists(), "the user's own home is not touched"
     assert not list((tmp_path / "tmp").iterdir())
 

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.driver import Agent, Deadline
+from harness.driver import Agent
 from harness.fake_server import fake_server
 from harness.processes import assert_no_processes, is_alive
+from harness.waiting import WaitedInVain
 
 
 def agent(**script: object) -> Agent:
@@ -66,7 +67,7 @@ def test_hold_until_answers_only_when_that_many_calls_are_outstanding() -> None:
     with agent(tools={"join": {"hold_until": 3}}) as client:
         ids = [client.start_call("join") for _ in range(2)]
         assert client.request("ping")["result"] == {}
-        with pytest.raises(Deadline):
+        with pytest.raises(WaitedInVain):
             client.reply(ids[0], timeout=0.1)
         ids.append(client.start_call("join"))
         assert len(client.replies(ids)) == 3
@@ -76,7 +77,7 @@ def test_delayed_tools_do_not_hold_up_quick_ones() -> None:
     with agent(tools={"slow": {"delay_ms": 300}, "quick": {}}) as client:
         slow = client.start_call("slow")
         client.call("quick")
-        with pytest.raises(Deadline):
+        with pytest.raises(WaitedInVain):
             client.reply(slow, timeout=0.01)
         client.reply(slow)
 
@@ -201,6 +202,6 @@ def test_grandchildren_outlive_the_server_and_are_found_by_their_marker(tmp_path
         client.wait_exit()
         noted = dict.fromkeys(int(line.split()[1]) for line in pid_file.read_text().splitlines())
         assert set(client.tree()) == set(noted) - {client.pid}
-        with pytest.raises(AssertionError, match="still alive"):
+        with pytest.raises(AssertionError, match=r"in vain for the end of every process .*fake_server\.py"):
             assert_no_processes(client.marker, within=0.05)
     assert_no_processes(client.marker, within=0)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.in_process import POLICY, isolate
-from harness.ledger import ledgerd, spool_of, wait_for
+from harness.ledger import ledgerd, spool_of
+from harness.waiting import wait_for
 from subluminal.contracts.toolcall import ToolCall
 from subluminal.host.run.state import SharedState
 from subluminal.producer import runtime as runtime_module
@@ -142,7 +142,7 @@ def test_a_state_that_nobody_lets_go_of_is_not_waited_for_twice(
         waits.append(seconds)
         await asyncio.sleep(seconds)
 
-    monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail("the loop was blocked"))
+    monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail("the loop was blocked"))
     asyncio.run(runtime.turn(sleep))
     record = runtime.judge(tool_call("search"))
     assert record.decision.reason_code == "EVALUATION_ERROR"

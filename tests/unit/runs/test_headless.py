@@ -7,8 +7,6 @@ import os
 import signal
 import stat
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,8 @@ import pytest
 from harness.command_line import run_sub
 from harness.headless import NO_DELETE, Job, bundle_of, decisions, json_lines, rule
 from harness.ledger import EventMaker
-from harness.processes import MARKER_VARIABLE, new_marker, processes_with
+from harness.processes import MARKER_VARIABLE, assert_no_processes, new_marker
+from harness.waiting import wait_for
 from subluminal.contracts.events import decode_event
 from subluminal.ledger.fold.run_facts import RunFacts
 from subluminal.runs.verdict import Strictness, judge
@@ -299,7 +298,7 @@ def test_the_record_of_a_killed_run_is_adopted_by_the_next(tmp_path: Path) -> No
     with job.start(start_new_session=True) as process:
         wait_for(hold.exists)
         os.killpg(process.pid, signal.SIGKILL)
-    wait_for(lambda: not processes_with(marker))
+    assert_no_processes(marker)
     home = tmp_path / "sub"
     assert len(list((home / "headless").iterdir())) == 1 and not (home / "spool").exists()
     Job(tmp_path, calls=[]).run()
@@ -340,10 +339,3 @@ def test_a_run_inside_a_run_is_recorded_with_it(tmp_path: Path) -> None:
         ("read", "ALLOW"),
         ("delete_file", "BLOCK"),
     ]
-
-
-def wait_for(holds: Callable[[], bool], seconds: float = 30.0) -> None:
-    give_up = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < give_up
-        time.sleep(0.02)

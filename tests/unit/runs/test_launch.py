@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -47,13 +46,11 @@ def test_a_command_that_cannot_be_started_is_told_as_a_shell_tells_it(tmp_path: 
 def test_a_child_that_takes_too_long_is_ended_with_all_that_carries_its_run(tmp_path: Path) -> None:
     marker = new_marker()
     env = isolated_env(tmp_path, HARNESS_MARKER=marker, SUB_RUN_ID="r-launch")
-    began = time.monotonic()
-    script = "trap '' TERM; (trap '' TERM; sleep 60) & sleep 60"
+    script = "trap '' TERM; (trap '' TERM; sleep 600) & sleep 600"
     membership = Membership("r-launch", owner=True)
     ended = run_child(["sh", "-c", script], env, end_others=membership.sweep, timeout_s=0.2)
     membership.leave()
     assert ended.why == "timeout"
-    assert time.monotonic() - began < 15
     assert_no_processes(marker)
 
 

@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 from harness import places
+from harness.adapters.own_process import COMPAT_PYTHON
 from harness.in_process import ACTIONS, EXAMPLES, POLICY, SCRIPT
 from harness.shim import isolated_env
 from harness.sink import EventFile
 
 ROOT = places.ROOT
-COMPAT = ROOT / ".venv" / "compat-mcp1"
 NEEDS = ("mcp<2", "fastmcp<3", "msgspec", "google-re2", "PyYAML")
 # How each host is protected; `middleware` is fastmcp's own, where codes and data are lost.
 PROGRAM = """
@@ -64,11 +64,11 @@ asyncio.run(main())
 
 @pytest.fixture(scope="session")
 def compat_python(request: pytest.FixtureRequest) -> str:
-    python = COMPAT / "bin" / "python"
+    python = COMPAT_PYTHON
     if not python.exists():
         if "slow" not in (request.config.getoption("-m") or "").replace("not slow", ""):
             pytest.skip("no .venv/compat-mcp1 here: python -m pytest -m slow tests/unit/adapters/in_process makes it")
-        subprocess.run([sys.executable, "-m", "venv", str(COMPAT)], check=True, timeout=120)
+        subprocess.run([sys.executable, "-m", "venv", str(python.parent.parent)], check=True, timeout=120)
         pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *NEEDS]
         subprocess.run(pip, check=True, timeout=900)
     return str(python)

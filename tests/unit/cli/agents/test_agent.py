@@ -9,7 +9,6 @@ import socket
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 
 from harness.processes import MARKER_VARIABLE, assert_no_processes, command_line, new_marker, processes_with
+from harness.waiting import GENEROUS_S, wait_for
 from subluminal.host.run.processes import run_processes
 
 SUB = [sys.executable, "-m", "subluminal"]
@@ -163,7 +163,7 @@ def test_a_signal_ends_the_agent_and_is_told_in_the_exit_code(terminal: Terminal
     assert process.stdout is not None
     process.stdout.readline()
     process.send_signal(signum)
-    out, err = process.communicate(timeout=10)
+    out, err = process.communicate(timeout=GENEROUS_S)
     assert process.returncode == code, err
     assert json.loads(out.splitlines()[-1])["completion"]["status"] == "CANCELLED"
     assert_no_processes(terminal.marker)
@@ -177,7 +177,7 @@ def test_sub_kill_ends_the_agent_and_is_told_in_the_exit_code(terminal: Terminal
         [*SUB, "kill", run_id, "--reason", "enough"], env=terminal.env, capture_output=True, check=False
     )
     assert killed.returncode == 0, killed.stderr
-    _, err = process.communicate(timeout=10)
+    _, err = process.communicate(timeout=GENEROUS_S)
     assert process.returncode == 125
     assert b"The run was terminated (OPERATOR: enough)" in err
     assert_no_processes(terminal.marker)
@@ -193,7 +193,7 @@ def test_a_process_that_has_made_itself_a_daemon_is_ended_with_an_interrupted_ru
     assert process.stdout is not None
     process.stdout.readline()
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=10)
+    process.communicate(timeout=GENEROUS_S)
     assert_no_processes(terminal.marker)
 
 
@@ -204,18 +204,17 @@ def test_the_run_is_registered_while_it_lives(terminal: Terminal) -> None:
     entry = terminal.home / ".subluminal" / "run" / f"{process.pid}.json"
     assert json.loads(entry.read_text())["environ"]["SUB_CLIENT"] == "claude"
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=10)
+    process.communicate(timeout=GENEROUS_S)
     assert not entry.exists()
 
 
 def test_the_ledger_daemon_is_no_part_of_the_run_that_started_it(terminal: Terminal) -> None:
     code = "import os; from subluminal.host.record.ledgerd import spawn_ledgerd; spawn_ledgerd(os.environ['SUB_HOME'])"
     env = {**terminal.env, "SUB_RUN_ID": "run-of-the-test"}
-    subprocess.run([sys.executable, "-c", code], env=env, check=True, timeout=10)
-    deadline = time.monotonic() + 10
-    while not any("--foreground" in command_line(pid) for pid in processes_with(terminal.marker)):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    subprocess.run([sys.executable, "-c", code], env=env, check=True, timeout=GENEROUS_S)
+    wait_for(
+        lambda: any("--foreground" in command_line(pid) for pid in processes_with(terminal.marker)), what="the daemon"
+    )
     assert run_processes("run-of-the-test") == []
 
 
@@ -224,7 +223,7 @@ def test_a_reader_that_goes_away_ends_the_agent(terminal: Terminal) -> None:
     assert process.stdout is not None
     process.stdout.readline()
     process.stdout.close()
-    process.wait(timeout=10)
+    process.wait(timeout=GENEROUS_S)
     assert process.stderr is not None
     assert b"Traceback" not in process.stderr.read()
     assert_no_processes(terminal.marker)
@@ -236,7 +235,7 @@ def test_the_run_is_recorded_and_the_ledger_is_called(terminal: Terminal) -> Non
         doorbell.bind(str(terminal.home / ".subluminal" / "ledgerd.sock"))
         doorbell.listen()
         terminal.run("run", "claude", "--", "hi")
-        doorbell.settimeout(5)
+        doorbell.settimeout(GENEROUS_S)
         caller, _ = doorbell.accept()
         assert b"wake" in caller.recv(1000)
         caller.close()

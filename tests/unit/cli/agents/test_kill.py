@@ -14,13 +14,12 @@ from typing import Any
 import pytest
 
 from harness.fake_server import fake_server
-from harness.ledger import wait_for
 from harness.processes import MARKER_VARIABLE, assert_no_processes, kill_marked, new_marker
 from harness.shim import isolated_env
+from harness.waiting import GENEROUS_S, wait_for
 from subluminal.runs.launch import EXIT_TERMINATED
 
 SUB = [sys.executable, "-m", "subluminal"]
-SOON_S = 6.0  # about 3 s by design; the machine may be busy
 # An agent with one server behind a shim. Says "ready", then calls a tool whenever it gets a line.
 AGENT = """
 import json, os, signal, subprocess, sys
@@ -106,12 +105,10 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 @pytest.mark.parametrize("env", [{}, {"STUBBORN": "1"}], ids=["willing", "stubborn"])
 def test_it_ends_agent_shim_and_server_and_says_why(desk: Desk, env: dict[str, str]) -> None:
     process = desk.agent("run-one", **env)
-    begin = time.monotonic()
     done = desk.kill("run-one", "--reason", "it loops")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "stopped run-one\n")
-    assert time.monotonic() - begin < SOON_S
     assert_no_processes(desk.marker)
-    _, err = process.communicate(timeout=5)
+    _, err = process.communicate(timeout=GENEROUS_S)
     assert process.returncode == EXIT_TERMINATED
     assert b"it loops" in err
     [end] = [e for e in desk.events() if e["type"] == "run_end" and e["run"]["status"] == "TERMINATED"][-1:]
@@ -122,7 +119,7 @@ def test_it_ends_agent_shim_and_server_and_says_why(desk: Desk, env: dict[str, s
 def test_a_policy_that_terminates_the_run_ends_the_agent_too(desk: Desk) -> None:
     (desk.cwd / "policy.json").write_text(json.dumps(TERMINATE))
     process = desk.agent("run-one", "--policy", "policy.json")
-    _, err = process.communicate(b"go\n", timeout=10)
+    _, err = process.communicate(b"go\n", timeout=GENEROUS_S)
     assert process.returncode == EXIT_TERMINATED
     assert b"terminated" in err
     [decision] = [event["decision"] for event in desk.events() if event["type"] == "tool_call_decision"]
@@ -135,20 +132,20 @@ def test_a_run_that_was_stopped_at_the_keyboard_is_woken_to_end(desk: Desk) -> N
     process.send_signal(signal.SIGSTOP)
     assert desk.kill("run-one").returncode == 0
     assert_no_processes(desk.marker)
-    process.communicate(timeout=5)
+    process.communicate(timeout=GENEROUS_S)
 
 
 def test_other_runs_go_on(desk: Desk) -> None:
     first, second = desk.agent("run-one"), desk.agent("run-two")
     assert desk.kill("run-two").returncode == 0
-    assert second.wait(5) == EXIT_TERMINATED
+    assert second.wait(GENEROUS_S) == EXIT_TERMINATED
     assert first.poll() is None
     assert first.stdin is not None and first.stdout is not None
     first.stdin.write(b"go\n")
     first.stdin.flush()
     assert "result" in json.loads(first.stdout.readline())
     assert desk.kill("--all", "--json").returncode == 0
-    assert first.wait(5) == EXIT_TERMINATED
+    assert first.wait(GENEROUS_S) == EXIT_TERMINATED
     assert_no_processes(desk.marker)
 
 
@@ -182,8 +179,10 @@ def test_a_run_without_sub_run_can_call_nothing_more(desk: Desk) -> None:
     assert process.stdin is not None and process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
     begin = time.monotonic()
+    assert desk.kill("nothing-of-the-kind").returncode == 1
+    nothing_to_do = time.monotonic() - begin
     assert desk.kill("loose", "--reason", "no more").returncode == 0
-    assert time.monotonic() - begin < 3, "there is no keeper to wait for"
+    assert time.monotonic() - begin < nothing_to_do * 6, "there is no keeper to wait for"
     process.stdin.write(b"go\n")
     process.stdin.flush()
     error = json.loads(process.stdout.readline())["error"]

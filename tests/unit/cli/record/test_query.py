@@ -14,9 +14,10 @@ import sys
 import pytest
 
 from harness.command_line import run_sub, stored
-from harness.ledger import BASE_MS, EventMaker, spool_of, sub_environment, timestamp, wait_for
+from harness.ledger import BASE_MS, EventMaker, spool_of, sub_environment, timestamp
 from harness.processes import MARKER_VARIABLE, kill_marked, new_marker
 from harness.terminal import TerminalProgram
+from harness.waiting import wait_for
 from subluminal.cli.record.query import QUERY
 
 # engineering-spec §11.3
@@ -54,7 +55,9 @@ def rows(result):
 
 
 def test_json_has_the_columns_of_the_specification_first(home):
-    for row in rows(run_sub(home, "query", "--json")):
+    found = rows(run_sub(home, "query", "--json"))
+    assert found
+    for row in found:
         assert list(row)[: len(SPEC_COLUMNS)] == SPEC_COLUMNS
 
 

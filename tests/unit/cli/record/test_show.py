@@ -194,11 +194,14 @@ def test_every_topic_has_a_text_that_fits_a_page(home, topic):
 
 
 def test_every_command_a_topic_names_exists():
+    named = set()
     for topic in TOPICS:
         for line in topic_text(topic).splitlines():
             for after in line.split("sub ")[1:]:
                 word = after.split()[0].strip("`:;,)")
                 assert word in COMMANDS or not word.isalpha(), (topic, line)
+                named.add(word)
+    assert len(named & set(COMMANDS)) >= 8, "the topics send the reader to commands"
 
 
 def test_every_reason_code_is_explained():

@@ -12,9 +12,10 @@ import pytest
 from harness import places
 from harness.command_line import SUB, run_sub, stored
 from harness.fake_server import fake_server
-from harness.ledger import EventMaker, sub_environment, wait_for
+from harness.ledger import EventMaker, sub_environment
 from harness.shim import Shim
 from harness.sink import Spool
+from harness.waiting import wait_for
 
 STREAMS = places.FIXTURES / "agent_streams"
 # The agent, its stream, and what it puts into `_meta` of the call that the stream speaks of.

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sqlite3
+import statistics
 import subprocess
 import sys
 import time
@@ -16,10 +17,11 @@ import pytest
 from harness.command_line import SUB, run_sub, stored
 from harness.driver import Agent
 from harness.fake_server import fake_server
-from harness.ledger import EventMaker, ledgerd, sub_environment, wait_for
+from harness.ledger import EventMaker, ledgerd, sub_environment
 from harness.processes import MARKER_VARIABLE, kill_marked, new_marker
 from harness.shim import shim_command
 from harness.terminal import TerminalProgram
+from harness.waiting import wait_for
 from subluminal.host.record.journal import create_journal
 
 POLICY = {
@@ -150,7 +152,7 @@ def test_a_call_through_a_real_shim_changes_in_place_until_it_has_ended(home, tm
         assert first_line_of(program, "ci/build").split()[1] == "running…"
         agent.call("build", {"target": "some"})  # the second releases both
         agent.reply(slow)
-        wait_for(lambda: program.pump(0.02) or first_line_of(program, '"all"').split()[1] == "OK", what="the end")
+        program.wait_until(lambda: first_line_of(program, '"all"').split()[1] == "OK", "the end")
         assert program.screen.text.count('"all"') == 1
         places = [program.screen.text.index(name) for name in ("ci/build", "ci/push_branch", "hint:", "ci/read")]
         assert places == sorted(places)
@@ -169,7 +171,7 @@ def test_a_line_that_has_scrolled_out_is_left_alone_and_the_end_is_told_below(ho
         program.wait_for("git/quick14")
         shim.events.reference = slow
         shim.write(shim.events.end())
-        wait_for(lambda: program.pump(0.02) or program.screen.text.count("git/slow") == 2, what="the second line")
+        program.wait_until(lambda: program.screen.text.count("git/slow") == 2, "the second line")
         rows = [row for row in program.screen.rows if "git/slow" in row]
         assert [row.split()[1] for row in rows] == ["running…", "OK"]
 
@@ -184,7 +186,7 @@ def test_after_a_change_of_width_what_stands_there_is_left_alone(home):
         wait_for(lambda: _is_narrow(shim, program), what="lines of the new width")
         shim.events.reference = slow
         shim.write(shim.events.end())
-        wait_for(lambda: program.pump(0.02) or program.screen.text.count("git/slow") == 2, what="the second line")
+        program.wait_until(lambda: program.screen.text.count("git/slow") == 2, "the second line")
         assert first_line_of(program, "git/slow").split()[1] == "running…"
 
 
@@ -208,7 +210,7 @@ def test_after_a_stop_what_the_shell_may_have_moved_is_left_alone(home):
         program.process.send_signal(signal.SIGSTOP)
         program.process.send_signal(signal.SIGCONT)
         shim.write(shim.events.end())
-        wait_for(lambda: program.pump(0.02) or program.screen.text.count("git/slow") == 2, what="the second line")
+        program.wait_until(lambda: program.screen.text.count("git/slow") == 2, "the second line")
         assert not program.echoes()
 
 
@@ -442,17 +444,18 @@ def test_a_reader_that_goes_away_ends_it(home):
 
 
 def test_a_call_is_on_its_way_out_soon_after_it_was_made(home):
-    """The budget is 100 ms on a free machine; a crowded one is given more, but not seconds."""
+    """The budget is 100 ms on a free machine, about what the start of a process takes there."""
     with ledgerd(home), tail_lines(home, "--json") as (process, lines), journal(home) as shim:
-        taken = []
+        taken, starts = [], []
         before = followed(shim, lines)
         for number in range(8):
             shim.write(*shim.events.call(tool=f"t{number}"))
             began = time.monotonic()
             _ring(home)
+            starts.append(time.monotonic() - began)
             lines(before + 3 * (number + 1))
             taken.append(time.monotonic() - began)
-        assert sorted(taken)[len(taken) // 2] < 1.0, taken
+        assert statistics.median(taken) < 4 * statistics.median(starts), (taken, starts)
         assert process.poll() is None
 
 

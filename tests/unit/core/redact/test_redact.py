@@ -6,10 +6,10 @@ import json
 import random
 import subprocess
 import sys
-import time
 
 import pytest
 
+from harness.effort import growth
 from harness.secret_corpus import encodings, filler, random_secret
 from subluminal.contracts.errors import ConfigError
 from subluminal.core.redact.redactor import INJECTED, Redactor
@@ -79,10 +79,12 @@ def test_a_secret_of_8_kib_leaves_nothing() -> None:
     rng = random.Random(SEED)
     secret = "".join(rng.choice('abcdefgh"\\<&\n0123456789/+') for _ in range(8192))
     redactor = Redactor([secret])
-    for name, text, _ in encodings(secret, rng):
-        if name in ("raw", "json in json", "percent all", "html", "HEX", "base64 at 1", "base64 at 2, wrapped"):
-            masked, _ = redactor.mask(b"{" + text + b"}")
-            assert len(masked) < 120, name
+    tried = {"raw", "json in json", "percent all", "html", "HEX", "base64 at 1", "base64 at 2, wrapped"}
+    found = {name: text for name, text, _ in encodings(secret, rng) if name in tried}
+    assert found.keys() == tried
+    for name, text in found.items():
+        masked, _ = redactor.mask(b"{" + text + b"}")
+        assert len(masked) < 120, name
 
 
 def test_a_key_file_is_masked_even_when_shown_line_by_line() -> None:
@@ -280,17 +282,11 @@ def test_hostile_text_takes_linear_time(unit: str) -> None:
     """Four times the text may not take sixteen times as long; twelve leaves room for a busy machine."""
     redactor = Redactor([GITHUB, "x" * 40, 'a"\\' * 20])
 
-    def cost(size: int) -> float:
-        data = (unit * (size // len(unit))).encode()
-        best = float("inf")
-        for _ in range(3):
-            begin = time.process_time()
-            redactor.mask(data)
-            best = min(best, time.process_time() - begin)
-        return best
+    def mask(size: int) -> None:
+        redactor.mask((unit * (size // len(unit))).encode())
 
-    cost(4096)
-    assert cost(65_536) < 12 * cost(16_384) + 0.02
+    mask(4096)
+    assert growth(mask, 16_384, 65_536) < 3
 
 
 def test_ordinary_arguments_do_not_load_re2() -> None:
@@ -310,6 +306,7 @@ def test_the_cheap_tests_never_pass_over_what_the_full_search_finds() -> None:
     rng = random.Random(SEED)
     samples = [text for text, _ in KEYED] + [token for _, token in SHAPES] + ORDINARY
     marks = " \t\n\"'\\:=&?-_.1Az@/"
+    passed = 0
     for _ in range(4000):
         text = rng.choice(samples)
         for _ in range(rng.randrange(4)):
@@ -322,4 +319,6 @@ def test_the_cheap_tests_never_pass_over_what_the_full_search_finds() -> None:
             else:
                 text = text[:place] + text[place : place + 1].swapcase() + text[place + 1 :]
         if redactor._ordinary(text.encode()):
+            passed += 1
             assert redactor._shape_spans(text.encode()) == [], text
+    assert 400 < passed < 3600, "the samples must be of both kinds"

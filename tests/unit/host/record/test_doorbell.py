@@ -64,6 +64,18 @@ def test_a_daemon_that_does_not_read_never_blocks_us(daemon: socket.socket, star
     for _ in range(50_000):  # far more than a socket's buffer holds: a ring that waited would never come back
         bell.ring()
     assert started == []
+    connection, _ = daemon.accept()
+    with connection:
+        connection.setblocking(False)
+        got = b"".join(iter(lambda: _waiting(connection), b""))
+    assert 0 < got.count(b"wake") < 50_000, "what did not fit was left out"
+
+
+def _waiting(connection: socket.socket) -> bytes:
+    try:
+        return connection.recv(1 << 20)
+    except BlockingIOError:
+        return b""
 
 
 def test_a_missing_daemon_is_started_late_and_seldom(started: list[str], clock: Clock) -> None:

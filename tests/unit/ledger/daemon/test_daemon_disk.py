@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from harness.command_line import run_sub
-from harness.ledger import EventMaker, ledgerd, spool_of, start_ledgerd, wait_for
+from harness.ledger import EventMaker, ledgerd, spool_of, start_ledgerd
+from harness.waiting import wait_for
 from subluminal.ledger.daemon.health import ledger_health
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.ledger import EventMaker, ledgerd, spool_of, wait_for
+from harness.ledger import EventMaker, ledgerd, spool_of
+from harness.waiting import wait_for
 from subluminal.host.record.journal import create_journal
 from subluminal.ledger.daemon.health import ledger_health
 

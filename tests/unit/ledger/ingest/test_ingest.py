@@ -276,6 +276,8 @@ def test_closing_events_are_events_of_the_contract(ingesting: Ingesting) -> None
     while ingesting.spool.scan() and ingesting.spool.pump():
         pass
     ingesting.spool.tend()
-    for line in path.read_bytes().splitlines():
-        decode_event(line)
-        assert json.loads(line)["run_id"] == "run-1"
+    lines = path.read_bytes().splitlines()
+    events = [json.loads(line) for line in lines if decode_event(line)]
+    assert [event["type"] for event in events] == ["run_start", "tool_call_start", "tool_call_end", "run_end"]
+    assert [event.get("closed_by") for event in events] == [None, None, "ledgerd", "ledgerd"]
+    assert {event["run_id"] for event in events} == {"run-1"}

@@ -131,7 +131,10 @@ def test_pages_join_without_gap_or_overlap(ledger: Ledger, name: str) -> None:
 
 def test_groups_add_up(ledger: Ledger) -> None:
     calls = every_call(ledger)
-    for row in ledger.group(by=["server_name", "tool_name"]):
+    rows = ledger.group(by=["server_name", "tool_name"])
+    assert len(rows) == len(TOOLS)
+    assert sum(row["calls"] for row in rows) == len(calls)
+    for row in rows:
         mine = [c for c in calls if (c["server_name"], c["tool_name"]) == (row["server_name"], row["tool_name"])]
         assert row["calls"] == len(mine)
         assert row["blocked"] == sum(c["decision"] == "BLOCK" for c in mine)

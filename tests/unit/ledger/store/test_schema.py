@@ -137,5 +137,10 @@ def test_a_directory_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> Non
 def test_paths_with_odd_characters_are_opened_as_they_are(tmp_path: Path) -> None:
     odd = tmp_path / "a?b#c%20d"
     odd.mkdir()
-    Store(str(odd / "ledger.db")).close()
-    open_reader(str(odd / "ledger.db")).close()
+    store = Store(str(odd / "ledger.db"))
+    store.write(lambda: store.add(EventMaker("run-1", "shim-1").run_start()))
+    store.close()
+    reader = open_reader(str(odd / "ledger.db"))
+    assert [tuple(row) for row in reader.execute("SELECT run_id FROM runs")] == [("run-1",)]
+    reader.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["a?b#c%20d"], "and no other file was made"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
+from harness.effort import calls_made
 from subluminal.policy.document.tree import MAX_DEPTH, MAX_SOURCE_BYTES, parse_document, plain_value
+from subluminal.policy.lint.findings import Finding
 from subluminal.policy.lint.load import load_bundle
 
 GOOD = b"""policy_id: p
@@ -77,26 +77,27 @@ def alias_chain(length: int) -> bytes:
     ids=lambda value: value if isinstance(value, str) else repr(value[:20]),
 )
 def test_a_hostile_file_is_refused_quickly_and_by_name(source: bytes, filename: str, code: str) -> None:
-    started = time.process_time()
-    assert code in codes(source, filename)
-    assert time.process_time() - started < 5
+    found: list[str] = []
+    assert calls_made(lambda: found.extend(codes(source, filename))) < 100_000
+    assert code in found
 
 
 @pytest.mark.parametrize("place", ["top", "rule", "kind", "risk_class"])
 def test_a_flood_of_typing_errors_is_answered_quickly(place: str) -> None:
-    unknown = ", ".join(f"polcy_id{i}: 1" for i in range(20_000))
+    unknown = ", ".join(f"polcy_id{i}: 1" for i in range(10_000))
     head = "rule_id: r%d, enabled: true, severity: warn, match: {%s}, effect: {action: BLOCK}"
     source = {
         "top": "{" + unknown + "}",
         "rule": f"rules: [{{kind: deny, {unknown}}}]",
-        "kind": "rules: [" + ", ".join("{kind: denny, " + head % (i, "") + "}" for i in range(4_000)) + "]",
+        "kind": "rules: [" + ", ".join("{kind: denny, " + head % (i, "") + "}" for i in range(2_000)) + "]",
         "risk_class": "rules: ["
-        + ", ".join("{kind: deny, " + head % (i, f"risk_class: [write-like{i}]") + "}" for i in range(4_000))
+        + ", ".join("{kind: deny, " + head % (i, f"risk_class: [write-like{i}]") + "}" for i in range(2_000))
         + "]",
     }[place]
-    started = time.process_time()
-    assert len(load_bundle(source.encode(), "policy.yaml").findings) == 100
-    assert time.process_time() - started < 10
+    findings: list[Finding] = []
+    calls = calls_made(lambda: findings.extend(load_bundle(source.encode(), "policy.yaml").findings))
+    assert len(findings) == 100
+    assert calls < 10_000_000, "each fault is looked at once; comparing each with each would take many times more"
 
 
 def test_a_merge_bomb_is_counted_before_it_is_built() -> None:
