@@ -140,7 +140,7 @@ def test_a_state_that_nobody_lets_go_of_is_not_waited_for_twice(
 
     async def sleep(seconds: float) -> None:
         waits.append(seconds)
-        await asyncio.sleep(seconds)
+        await asyncio.sleep(0)
 
     monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail("the loop was blocked"))
     asyncio.run(runtime.turn(sleep))
