@@ -18,7 +18,7 @@ with atheris.instrument_imports(include=["subluminal.mcp", "subluminal.adapters.
     from harness.engine import rule, tools
     from harness.exchange import Talk, scanned
     from harness.spies import SCAN_SPIES, SPIES, tools_run
-    from subluminal.mcp.message import wire
+    from subluminal.mcp.message.reading import AMBIGUOUS, CALL
 
 DENY = rule("no-danger", "deny", tools(hostile.TOOL))
 
@@ -32,7 +32,7 @@ def let_through(line: bytes) -> bytes:
 
 def let_through_scanned(line: bytes, step: int) -> bytes:
     reading = scanned(line, step)
-    denied = reading.kind == wire.AMBIGUOUS or (reading.kind == wire.CALL and reading.tool_name == hostile.TOOL)
+    denied = reading.kind == AMBIGUOUS or (reading.kind == CALL and reading.tool_name == hostile.TOOL)
     return b"" if denied else line + b"\n"
 
 

@@ -16,8 +16,8 @@ from subluminal.core.gate.gate import Gate
 from subluminal.core.redact.redactor import Redactor
 from subluminal.mcp.calls import Calls
 from subluminal.mcp.exchange import Exchange
-from subluminal.mcp.message import wire
-from subluminal.mcp.message.wire import Reading
+from subluminal.mcp.message.exact import read_scan
+from subluminal.mcp.message.reading import Reading
 from subluminal.mcp.tools import ToolNotes
 from subluminal.producer.turn import Turn
 
@@ -99,4 +99,4 @@ def scanned(line: bytes, step: int = 61) -> Reading:
     for start in range(0, len(line), step):
         big.feed(line[start : start + step])
     big.scan.finish()
-    return wire.read_scan(big.scan)
+    return read_scan(big.scan)

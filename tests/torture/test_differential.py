@@ -18,7 +18,7 @@ from harness.exchange import Talk, scanned
 from harness.fake_server import fake_server
 from harness.shim import Shim
 from harness.spies import SCAN_SPIES, SPIES, tools_run
-from subluminal.mcp.message import wire
+from subluminal.mcp.message.reading import AMBIGUOUS, CALL
 
 SEED = 20260728
 GENERATED = int(os.environ.get("SUB_TEST_DIFFERENTIAL", "4000"))
@@ -46,7 +46,7 @@ def let_through(talk: Talk, line: bytes) -> bytes:
 def let_through_scanned(talk: Talk, line: bytes) -> bytes:
     """As the relay does with a message that is too large to hold."""
     reading = scanned(line)
-    if reading.kind in (wire.CALL, wire.AMBIGUOUS) and not talk.exchange.client_call(reading, line, len(line), 1, 1):
+    if reading.kind in (CALL, AMBIGUOUS) and not talk.exchange.client_call(reading, line, len(line), 1, 1):
         return b""
     return line + b"\n"
 

@@ -10,7 +10,8 @@ from subluminal.contracts.vocabulary import ALLOW
 from subluminal.mcp.calls import UNANSWERABLE, Answer, Calls, Forward, Refused
 from subluminal.mcp.faults import fault
 from subluminal.mcp.legs import Batch, Open
-from subluminal.mcp.message import wire
+from subluminal.mcp.message.reading import AMBIGUOUS, BATCH, CALL, CANCEL, PASS, REQUEST, Reply, id_key, read_value
+from subluminal.mcp.message.wire import read_reply, read_reply_batch
 from subluminal.mcp.refusal import server_gone
 
 TYPE_CHECKING = False
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from subluminal.core.gate.record import CallRecord
-    from subluminal.mcp.message.wire import Reading
+    from subluminal.mcp.message.reading import Reading
+
+
+_JUDGED = (CALL, AMBIGUOUS)
 
 
 class Exchange:
@@ -32,13 +36,13 @@ class Exchange:
     def client_message(self, reading: Reading, message: bytes, wall_ms: int, now_ns: int) -> None:
         """`message` is what was read, byte for byte; it goes on as it is unless it is refused."""
         kind = reading.kind
-        if kind == wire.CALL or kind == wire.AMBIGUOUS:
+        if kind in _JUDGED:
             self.client_call(reading, message, len(message), wall_ms, now_ns)
             return
-        if kind == wire.BATCH:
+        if kind == BATCH:
             self._batch(reading, message, wall_ms, now_ns)
             return
-        if kind != wire.PASS:
+        if kind != PASS:
             self.note(reading, now_ns)
         self.calls.outputs.append(Forward(message))
 
@@ -63,7 +67,7 @@ class Exchange:
         if entry.id_raw:
             if batch is not None:
                 batch.add(entry)
-            self._pending.setdefault(wire.id_key(entry.id_raw), []).append(entry)
+            self._pending.setdefault(id_key(entry.id_raw), []).append(entry)
         else:  # a notification: no reply will ever say how it went
             calls.end(entry, "CANCELLED", error=fault("unknown", UNANSWERABLE))
         return True
@@ -83,13 +87,13 @@ class Exchange:
         """Remember what is not a tool call but will be answered; end what the client cancels."""
         if reading.id_raw is None:
             return None
-        if reading.kind == wire.REQUEST:
+        if reading.kind == REQUEST:
             entry = Open(reading.id_raw, None, now_ns, method=reading.method)
             self.calls.legs.note_task_request(entry, reading)
-            self._pending.setdefault(wire.id_key(entry.id_raw), []).append(entry)
+            self._pending.setdefault(id_key(entry.id_raw), []).append(entry)
             return entry
-        if reading.kind == wire.CANCEL:
-            entries = self._pending.get(wire.id_key(reading.id_raw))
+        if reading.kind == CANCEL:
+            entries = self._pending.get(id_key(reading.id_raw))
             if entries:
                 entry = entries[-1]
                 self._give_up(entry)
@@ -102,10 +106,10 @@ class Exchange:
         calls, batch = self.calls, Batch()
         passed: list[bytes] = []
         for element in reading.elements:
-            if element.kind in (wire.CALL, wire.AMBIGUOUS):
+            if element.kind in _JUDGED:
                 if not self.client_call(element, None, len(element.raw), wall_ms, now_ns, batch=batch):
                     continue
-            elif element.kind != wire.PASS:
+            elif element.kind != PASS:
                 entry = self.note(element, now_ns)
                 if entry is not None:
                     batch.add(entry)
@@ -124,7 +128,7 @@ class Exchange:
             self._server_batch(message, now_ns)
             return
         outputs.append(Answer(message))
-        reply = wire.read_reply(message) if self._pending else None
+        reply = read_reply(message) if self._pending else None
         if reply is None:
             self.calls.legs.note_task_status(message)
             return
@@ -138,7 +142,7 @@ class Exchange:
         self._answered(entry, reply, len(message), now_ns)
 
     def _server_batch(self, message: bytes, now_ns: int) -> None:
-        replies = wire.read_reply_batch(message)
+        replies = read_reply_batch(message)
         merged: list[bytes] = []
         for reply in replies:
             entry = self.take(reply.id_raw) if reply is not None else None
@@ -153,12 +157,12 @@ class Exchange:
             message = body + b"," + b",".join(merged) + b"]"
         self.calls.outputs.append(Answer(message))
 
-    def _answered(self, entry: Open, reply: wire.Reply, size: int, now_ns: int) -> None:
+    def _answered(self, entry: Open, reply: Reply, size: int, now_ns: int) -> None:
         if entry.record is not None:
             self.calls.answered(entry, reply, size, now_ns)
         elif reply.result is not None:
             if entry.method == "tools/list":
-                self.calls.tools.learn(wire.read_value(reply.result))
+                self.calls.tools.learn(read_value(reply.result))
             elif entry.task_id:
                 self.calls.legs.task_answer(entry, reply.result, size)
 
@@ -173,7 +177,7 @@ class Exchange:
 
     def take(self, id_raw: bytes) -> Open | None:
         """The oldest open request with this id: an id used again while in flight is answered in order."""
-        key = wire.id_key(id_raw)
+        key = id_key(id_raw)
         entries = self._pending.get(key)
         if not entries:
             return None
@@ -222,7 +226,7 @@ class Exchange:
         return [entry for entries in self._pending.values() for entry in entries]
 
     def _remove(self, entry: Open) -> None:
-        key = wire.id_key(entry.id_raw)
+        key = id_key(entry.id_raw)
         entries = self._pending[key]
         entries.remove(entry)
         if not entries:

@@ -13,7 +13,8 @@ from time import time_ns
 from subluminal.adapters.stdio.framing import read_line, split_lines
 from subluminal.adapters.stdio.oversize import Oversize
 from subluminal.mcp.calls import Forward
-from subluminal.mcp.message import wire
+from subluminal.mcp.message.exact import read_scan
+from subluminal.mcp.message.reading import AMBIGUOUS, CALL
 from subluminal.mcp.message.wire import read_message
 
 TYPE_CHECKING = False
@@ -121,10 +122,10 @@ class ClientSide:
         big, self._big = self._big, None
         assert big is not None
         big.scan.finish()
-        reading = wire.read_scan(big.scan)
+        reading = read_scan(big.scan)
         held = big.release() if big.hold and big.fault is None else None
         exchange = self._exchange
-        if reading.kind in (wire.CALL, wire.AMBIGUOUS) or big.fault is not None:
+        if reading.kind in (CALL, AMBIGUOUS) or big.fault is not None:
             passes = exchange.client_call(reading, held, big.size, wall_ms, now_ns, big.stream_hash(), big.fault)
         else:
             passes = True

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from subluminal.mcp.message import wire
+from subluminal.mcp.message.reading import ambiguous
+from subluminal.mcp.message.wire import read_message
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from subluminal.mcp.message.wire import Reading
+    from subluminal.mcp.message.reading import Reading
 
 
 def split_lines(data: bytes) -> list[bytes]:
@@ -23,6 +24,6 @@ def read_line(line: bytes) -> Reading:
         text = line.removesuffix(b"\r")
         if b"\r" in text:
             # The Python SDK ends a line at a bare CR and would run a call that stands behind it.
-            return wire.ambiguous(text, "raw CR inside the line")
-        return wire.read_message(text)
-    return wire.read_message(line)
+            return ambiguous(text, "raw CR inside the line")
+        return read_message(text)
+    return read_message(line)

@@ -143,16 +143,9 @@ class Gate:
     # -- a call -----------------------------------------------------------------------------------------------
 
     def judge(self, call: ToolCall, wall_ms: int, mono_ms: int) -> CallRecord:
-        record = CallRecord()
-        record.call = call
-        record.announced = False
-        record.settled = False
-        record.started_mono_ms = mono_ms
-        record.waited_ms = 0
-        record.args_hash = ""
         counts, masking = self.counts, self.masking
         counts.total += 1
-        record.call_id = self._call_prefix + str(counts.total)
+        record = CallRecord(call, self._call_prefix + str(counts.total), mono_ms)
         self._decide(record, call, wall_ms, mono_ms)
         counts.decided(record.decision.action)
         # From here on the call is only written down.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from subluminal.contracts.digest import sha256_hex
 
 TYPE_CHECKING = False
@@ -12,40 +14,22 @@ if TYPE_CHECKING:
     from subluminal.contracts.toolcall import ToolCall
 
 
-class CallRecord:
-    __slots__ = (
-        "announced",
-        "args_hash",
-        "call",
-        "call_id",
-        "canonical",
-        "decision",
-        "ref",
-        "seq",
-        "settled",
-        "started_mono_ms",
-        "tags",
-        "trips",
-        "value",
-        "waited_ms",
-        "watch",
-    )
-
+class CallRecord(Struct, eq=False, gc=False):
     call: ToolCall
     call_id: str
-    seq: int
-    value: Any  # the arguments and their canonical form, until the call is announced; None if they were not read
-    canonical: bytes | None
-    args_hash: str
-    decision: Decision
-    tags: list[str]
-    trips: list[dict[str, Any]]
-    watch: Any
-    ref: str
     started_mono_ms: int
-    waited_ms: int  # between the legs of a multi-round-trip call
-    announced: bool
-    settled: bool
+    decision: Decision = None  # type: ignore[assignment]  # the gate decides before anybody else sees the record
+    seq: int = 0
+    value: Any = None  # the arguments and their canonical form, until the call is announced; None if they were not read
+    canonical: bytes | None = None
+    args_hash: str = ""
+    tags: list[str] = []
+    trips: list[dict[str, Any]] = []
+    watch: Any = None
+    ref: str = ""
+    waited_ms: int = 0  # between the legs of a multi-round-trip call
+    announced: bool = False
+    settled: bool = False
 
     def read_args(self) -> Any:
         return self.value

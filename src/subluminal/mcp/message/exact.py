@@ -52,23 +52,18 @@ def read_object(text: bytes) -> Reading:
     id_raw = bytes(message.id)
     method = bytes(message.method)
     params = bytes(message.params)
-    length = 1
-    if id_raw:
-        length += 6 + len(id_raw)
-    if method:
-        length += 10 + len(method)
-    if params:
-        length += 10 + len(params)
-    version = bytes(message.jsonrpc)
-    if version:
-        length += 11 + len(version)
-    if length != len(text):
+    if _length((6, id_raw), (10, method), (10, params), (11, bytes(message.jsonrpc))) != len(text):
         return _read_exactly(text)
     if method == _TOOLS_CALL:
         return _read_call(text, id_raw, params)
     if b"\\" in method or not method.isascii() or b"call" in method.lower():
         return _read_exactly(text)  # it may be another spelling of tools/call
     return _read_other(text, id_raw, method, params)
+
+
+def _length(*members: tuple[int, bytes]) -> int:
+    """Of an object with these members and nothing else: each is its key with quotes, colon and comma, and its text."""
+    return 1 + sum(key + len(raw) for key, raw in members if raw)
 
 
 def _read_other(text: bytes, id_raw: bytes, method: bytes, params: bytes) -> Reading:
@@ -99,22 +94,9 @@ def _read_call(text: bytes, id_raw: bytes, params: bytes) -> Reading:
     name = bytes(members.name)
     arguments = bytes(members.arguments)
     meta = bytes(members.meta)
-    length = 1
-    if name:
-        length += 8 + len(name)
-    if arguments:
-        length += 13 + len(arguments)
-    if meta:
-        length += 9 + len(meta)
-    task = bytes(members.task)
-    if task:
-        length += 8 + len(task)
     state = bytes(members.request_state)
-    if state:
-        length += 16 + len(state)
     responses = bytes(members.input_responses)
-    if responses:
-        length += 18 + len(responses)
+    length = _length((8, name), (13, arguments), (9, meta), (8, bytes(members.task)), (16, state), (18, responses))
     if length != len(params) or name[:1] != b'"' or b"\\" in name:
         return _read_exactly(text)
     reading = Reading(CALL, text, id_raw or None, name[1:-1].decode())

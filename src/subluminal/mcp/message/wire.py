@@ -14,45 +14,8 @@ from __future__ import annotations
 import msgspec
 from msgspec import Raw, Struct
 
-from subluminal.mcp.message.exact import read_object, read_scan
-from subluminal.mcp.message.reading import (
-    ABSENT,
-    AMBIGUOUS,
-    BATCH,
-    CALL,
-    CANCEL,
-    PASS,
-    REQUEST,
-    RESPONSE,
-    TOOLS_CALL,
-    UNREADABLE,
-    Reading,
-    Reply,
-    ambiguous,
-    id_key,
-    raw_elements,
-    read_value,
-)
-
-__all__ = [
-    "AMBIGUOUS",
-    "BATCH",
-    "CALL",
-    "CANCEL",
-    "PASS",
-    "REQUEST",
-    "RESPONSE",
-    "Reading",
-    "Reply",
-    "ambiguous",
-    "id_key",
-    "is_plain_result",
-    "read_message",
-    "read_reply",
-    "read_reply_batch",
-    "read_scan",
-    "read_value",
-]
+from subluminal.mcp.message.exact import read_object
+from subluminal.mcp.message.reading import ABSENT, CALL, TOOLS_CALL, UNREADABLE, Reading, Reply, ambiguous, raw_elements
 
 
 class _PlainParams(Struct, gc=False):

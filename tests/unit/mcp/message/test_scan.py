@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from subluminal.mcp.message import scan as scan_module
-from subluminal.mcp.message import wire
+from subluminal.mcp.message.exact import read_scan
+from subluminal.mcp.message.reading import AMBIGUOUS
 from subluminal.mcp.message.scan import MessageScan
 
 CALL = (
@@ -132,7 +133,7 @@ def test_a_message_that_is_only_scanned_gives_no_more_away_than_one_that_is_read
     rng = random.Random(1)
     for _ in range(10):
         scan = scanned(data, *(rng.randrange(len(data)) for _ in range(3)))
-        assert wire.read_scan(scan).kind == wire.AMBIGUOUS
+        assert read_scan(scan).kind == AMBIGUOUS
 
 
 def test_a_reply_is_followed_through_bytes_that_would_make_a_request_ambiguous() -> None:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subluminal.adapters.stdio.framing import read_line
-from subluminal.mcp.message import wire
-from subluminal.mcp.message.reading import call_context
+from subluminal.mcp.message.reading import AMBIGUOUS, BATCH, CALL, CANCEL, PASS, REQUEST, RESPONSE, call_context, id_key
+from subluminal.mcp.message.wire import read_reply, read_reply_batch
 
 PLAIN = b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"rm","arguments":{"a":1}}}'
 
@@ -37,7 +37,7 @@ CALLS: dict[str, bytes] = {
 @pytest.mark.parametrize("line", CALLS.values(), ids=CALLS.keys())
 def test_every_spelling_on_which_parsers_agree_is_the_same_call(line: bytes) -> None:
     reading = read_line(line)
-    assert (reading.kind, reading.tool_name, reading.id_raw) == (wire.CALL, "rm", b"7")
+    assert (reading.kind, reading.tool_name, reading.id_raw) == (CALL, "rm", b"7")
 
 
 def doubled(member: bytes) -> bytes:
@@ -48,7 +48,7 @@ def in_params(member: bytes) -> bytes:
     return PLAIN.replace(b'{"name"', b"{" + member + b',"name"', 1)
 
 
-AMBIGUOUS: dict[str, bytes] = {
+TRICKS: dict[str, bytes] = {
     "method twice": doubled(b'"method":"ping"'),
     "params twice": doubled(b'"params":{"name":"ls"}'),
     "id twice": doubled(b'"id":8'),
@@ -108,10 +108,10 @@ AMBIGUOUS: dict[str, bytes] = {
 }
 
 
-@pytest.mark.parametrize("line", AMBIGUOUS.values(), ids=AMBIGUOUS.keys())
+@pytest.mark.parametrize("line", TRICKS.values(), ids=TRICKS.keys())
 def test_what_two_parsers_could_read_differently_is_ambiguous(line: bytes) -> None:
     reading = read_line(line)
-    assert reading.kind == wire.AMBIGUOUS
+    assert reading.kind == AMBIGUOUS
     assert reading.ambiguous
 
 
@@ -123,19 +123,19 @@ def test_an_ambiguous_call_is_answered_under_its_id_when_there_is_one(trick: str
 
 
 HARMLESS: dict[str, tuple[bytes, str]] = {
-    "request": (b'{"jsonrpc":"2.0","id":1,"method":"ping"}', wire.REQUEST),
-    "unknown method": (b'{"jsonrpc":"2.0","id":"x","method":"tools/callback","params":{"a":1,"a":2}}', wire.REQUEST),
-    "notification": (b'{"jsonrpc":"2.0","method":"notifications/initialized"}', wire.PASS),
-    "response": (b'{"jsonrpc":"2.0","id":1,"result":{"x":1}}', wire.RESPONSE),
-    "cancel": (b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}', wire.CANCEL),
-    "blank": (b"", wire.PASS),
-    "spaces": (b"  \t", wire.PASS),
-    "CR of a blank line": (b"\r", wire.PASS),
-    "a number": (b"17", wire.PASS),
-    "a string that tells of a call": (json.dumps(PLAIN.decode()).encode(), wire.PASS),
-    "line separator inside a string": ('{"method":"notifications/x","params":"\u2028"}'.encode(), wire.PASS),
-    "batch": (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', wire.BATCH),
-    "empty batch": (b"[]", wire.BATCH),
+    "request": (b'{"jsonrpc":"2.0","id":1,"method":"ping"}', REQUEST),
+    "unknown method": (b'{"jsonrpc":"2.0","id":"x","method":"tools/callback","params":{"a":1,"a":2}}', REQUEST),
+    "notification": (b'{"jsonrpc":"2.0","method":"notifications/initialized"}', PASS),
+    "response": (b'{"jsonrpc":"2.0","id":1,"result":{"x":1}}', RESPONSE),
+    "cancel": (b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}', CANCEL),
+    "blank": (b"", PASS),
+    "spaces": (b"  \t", PASS),
+    "CR of a blank line": (b"\r", PASS),
+    "a number": (b"17", PASS),
+    "a string that tells of a call": (json.dumps(PLAIN.decode()).encode(), PASS),
+    "line separator inside a string": ('{"method":"notifications/x","params":"\u2028"}'.encode(), PASS),
+    "batch": (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', BATCH),
+    "empty batch": (b"[]", BATCH),
 }
 
 
@@ -147,7 +147,7 @@ def test_what_is_certainly_no_tool_call_is_not_judged(line: bytes, kind: str) ->
 def test_every_element_of_a_batch_is_read_on_its_own() -> None:
     line = b" [" + PLAIN + b' , {"id":1,"method":"ping"},17,' + in_params(b'"name":"x"') + b",[" + PLAIN + b"]]"
     kinds = [element.kind for element in read_line(line).elements]
-    assert kinds == [wire.CALL, wire.REQUEST, wire.PASS, wire.AMBIGUOUS, wire.AMBIGUOUS]
+    assert kinds == [CALL, REQUEST, PASS, AMBIGUOUS, AMBIGUOUS]
 
 
 @pytest.mark.parametrize(
@@ -172,8 +172,8 @@ def test_an_id_is_kept_byte_for_byte(raw: bytes) -> None:
 def test_ids_are_told_apart_by_type_and_value_not_by_spelling() -> None:
     same = [(b'"a"', b'"\\u0061"'), (b"1.0", b"1"), (b"10", b"1e1")]
     different = [(b'"1"', b"1"), (b"null", b'"null"'), (b"true", b"1"), (b"9007199254740993", b"9007199254740992")]
-    assert all(wire.id_key(one) == wire.id_key(other) for one, other in same)
-    assert all(wire.id_key(one) != wire.id_key(other) for one, other in different)
+    assert all(id_key(one) == id_key(other) for one, other in same)
+    assert all(id_key(one) != id_key(other) for one, other in different)
 
 
 def test_the_era_is_told_by_the_request_itself() -> None:
@@ -192,11 +192,11 @@ def test_the_clients_own_ids_are_kept_and_nothing_else_of_meta() -> None:
     "line", [b"", b"{", b"[1,2]", b'{"id":1,"method":"ping"}', b'{"result":{}}', b"\xff\xfe", b"[" * 9999]
 )
 def test_what_is_no_reply_is_none(line: bytes) -> None:
-    assert wire.read_reply(line) is None
+    assert read_reply(line) is None
 
 
 def test_a_reply_is_found_in_any_order_of_keys() -> None:
-    reply = wire.read_reply(b'{"result":{"content":[]},"jsonrpc":"2.0","id":"a"}')
+    reply = read_reply(b'{"result":{"content":[]},"jsonrpc":"2.0","id":"a"}')
     assert reply is not None
     assert (reply.id_raw, reply.result, reply.error) == (b'"a"', b'{"content":[]}', None)
 
@@ -212,10 +212,10 @@ PIECES = [
 def test_any_bytes_are_read_without_a_crash(line: bytes) -> None:
     line = line.replace(b"\n", b"")
     reading = read_line(line)
-    assert reading.kind in (wire.PASS, wire.REQUEST, wire.CALL, wire.CANCEL, wire.BATCH, wire.AMBIGUOUS, wire.RESPONSE)
-    wire.read_reply(line)
-    wire.read_reply_batch(line)
-    wire.id_key(line)
+    assert reading.kind in (PASS, REQUEST, CALL, CANCEL, BATCH, AMBIGUOUS, RESPONSE)
+    read_reply(line)
+    read_reply_batch(line)
+    id_key(line)
 
 
 JSON = st.recursive(
@@ -233,7 +233,7 @@ def test_valid_json_that_is_no_call_is_never_refused(message: dict[str, object],
     except UnicodeDecodeError:
         return
     if "tools/call" not in str(message.get("method")).casefold():
-        assert read_line(line).kind != wire.AMBIGUOUS
+        assert read_line(line).kind != AMBIGUOUS
 
 
 @given(JSON, st.text(max_size=10), JSON, st.booleans())
@@ -247,9 +247,9 @@ def test_a_call_is_read_as_json_reads_it(arguments: object, name: str, request_i
     line = json.dumps(message, separators=(",", ":") if compact else None).encode()
     reading = read_line(line)
     if "\0" in name or any(0xD800 <= ord(c) < 0xE000 for c in name):
-        assert reading.kind == wire.AMBIGUOUS
+        assert reading.kind == AMBIGUOUS
         return
-    assert (reading.kind, reading.tool_name) == (wire.CALL, name)
+    assert (reading.kind, reading.tool_name) == (CALL, name)
     assert reading.id_raw is not None and json.loads(reading.id_raw) == request_id
     assert reading.arguments is not None
     assert json.loads(reading.arguments) == ({} if arguments is None else arguments)
