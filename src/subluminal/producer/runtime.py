@@ -80,12 +80,6 @@ class Runtime:
         finally:
             self._lock.release()
 
-    def open_once(self) -> None:
-        """Read settings and policy, and announce the run, unless that has been done."""
-        if self._pid != os.getpid():
-            with self:
-                pass
-
     def _open(self) -> Producer:
         borrow_environment(os.environ)
         self.config = load_config(os.environ)

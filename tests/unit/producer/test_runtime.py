@@ -47,8 +47,10 @@ def test_it_opens_once_ends_once_and_opens_anew_after_its_end(tmp_path: Path, mo
     runtime = Runtime(POLICY)
     runtime.close()
     assert not Path(events.path).exists(), "a runtime that was never used leaves no trace"
-    runtime.open_once()
-    runtime.open_once()
+    with runtime:
+        pass
+    with runtime:
+        pass
     runtime.close()
     runtime.close()
     assert events.types() == ["run_start", "policy_loaded", "run_end"]
@@ -62,7 +64,8 @@ def test_what_a_project_may_not_set_is_said(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / ".subluminal").mkdir()
     (tmp_path / ".subluminal" / "config.toml").write_text("[shim]\nmax_preview_bytes = 999999\n")
     runtime = Runtime(POLICY)
-    runtime.open_once()
+    with runtime:
+        pass
     runtime.close()
     assert "may only make settings stricter" in capsys.readouterr().err
 

@@ -1,7 +1,7 @@
 """What a run remembers: counters, token buckets, windows and marks, changed by small operations.
 
 One call's effects on the state are one list of operations. `LocalState` applies them in the process;
-`host.runstate.SharedState` replicates the very same operations between processes. An operation therefore carries all
+`host.run.state.SharedState` replicates the very same operations between processes. An operation therefore carries all
 that is needed to apply it without the policy: absolute new values, or a timestamp with the bounds of its window.
 
     (SET_RUN, key, a, b, c)            values of a rule with scope `run`

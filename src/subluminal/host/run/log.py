@@ -1,4 +1,4 @@
-"""The bytes of a run's shared log: how operations of `core.state` are written and read back.
+"""The bytes of a run's shared log: how operations of `core.engine.state` are written and read back.
 
 An operation on one key is 41 bytes; a whole window and a termination have lengths of their own. Reading trusts
 nothing: what does not decode raises `Corrupt`.

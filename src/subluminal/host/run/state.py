@@ -1,6 +1,6 @@
 """Run state shared by all shims of a run: one memory-mapped file per run in `SUB_HOME/run/`.
 
-The file is a log of operations (`core.state`), replayed by every process into its own `Entries`:
+The file is a log of operations (`core.engine.state`), replayed by every process into its own `Entries`:
 
     header   magic and version, boot id, the run's id
              word 0   generation << 32 | arena << 31 | terminated << 30 | length of the log in that arena
@@ -92,7 +92,10 @@ class RunInfo:
 
 
 class SharedState:
-    """The state of one run, seen by this process. Same interface as `core.state.LocalState`."""
+    """The state of one run, seen by this process. Same interface as `LocalState`.
+
+    Long for a class of ours: why a process may be killed at any instant is to be read in one place.
+    """
 
     def __init__(self, fd: int, path: str, boot: bytes) -> None:
         self.entries = Entries()

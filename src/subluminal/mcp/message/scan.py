@@ -45,7 +45,6 @@ class MessageScan:
         self.nested: set[str] = set()  # names of values that are objects or arrays, known only as `{}` or `[]`
         self.keys: list[tuple[str, bytes]] = []  # (container, raw key), in order, duplicates included
         self.ambiguous: str | None = None
-        self.top_level = ""  # "object", "array", "other"
         self._strict = strict
         self._utf8: codecs.IncrementalDecoder | None = None
         self._carry = b""  # bytes that the next chunk must be joined with
@@ -125,10 +124,8 @@ class MessageScan:
         state = self._state
         if state == "start":
             if byte == 0x7B:
-                self.top_level = "object"
                 self._state = "key_or_end"
             else:
-                self.top_level = "array" if byte == 0x5B else "other"
                 self._fault("a batch too large to take apart" if byte == 0x5B else "not a JSON object")
             return pos + 1
         if state in ("key_or_end", "key"):
