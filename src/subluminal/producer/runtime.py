@@ -58,6 +58,7 @@ class Runtime:
         self._lock = threading.Lock()
         self._pid = 0
         self._producer: Producer | None = None
+        self._turn_taken = False  # the run's state is locked for the next `with`
         _start_anew_after_fork(self)
 
     def __enter__(self) -> Producer:
@@ -74,10 +75,14 @@ class Runtime:
             raise
 
     def __exit__(self, *_: object) -> None:
+        producer = self._producer
         try:
-            if self._producer is not None:
-                self._producer.hand_over()
+            if producer is not None:
+                producer.hand_over()
+                if self._turn_taken and isinstance(producer.state, SharedState):
+                    producer.state.let_go()
         finally:
+            self._turn_taken = False
             self._lock.release()
 
     def _open(self) -> Producer:
@@ -111,19 +116,24 @@ class Runtime:
     # -- a call -----------------------------------------------------------------------------------------------
 
     async def turn(self, sleep: Callable[[float], Awaitable[None]]) -> None:
-        """Wait for the run's state without blocking the loop; whoever judges next, before any other wait, has it."""
-        give_up_ns = 0
-        while True:
-            with self as producer:
-                state = producer.state
-                if not isinstance(state, SharedState) or state.try_lock():
-                    return
-                now_ns = monotonic_ns()
-                give_up_ns = give_up_ns or now_ns + int(LOCK_WAIT_SECONDS * 1e9)
-                if now_ns > give_up_ns:
-                    state.wait_no_more()
-                    return
+        """Wait for the run's state without blocking the loop. The next `with` has it, if nothing else is waited for."""
+        give_up_ns = monotonic_ns() + int(LOCK_WAIT_SECONDS * 1e9)
+        while not self._try_lock(give_up_ns):
             await sleep(TURN_PAUSE_S)
+
+    def take_no_turn(self) -> None:
+        """For who cannot wait: where the run's state is not to be had at once, the next `with` does without it."""
+        self._try_lock(0)
+
+    def _try_lock(self, give_up_ns: int) -> bool:
+        with self as producer:
+            state = producer.state
+            if isinstance(state, SharedState) and not state.try_lock():
+                if monotonic_ns() < give_up_ns:
+                    return False
+                state.wait_no_more()
+        self._turn_taken = True
+        return True
 
     def judge(self, call: ToolCall, wall_ms: int | None = None, mono_ms: int | None = None) -> CallRecord:
         """Decide, and hand start and decision to the sink. A refused call is settled by `refuse`."""

@@ -1,7 +1,7 @@
 """The calls of one server: what is judged, what its caller is told, and how it ended. Knows no host.
 
     call = await calls.begin(name, arguments, id)    refused?  ->  call.refusal  (already on record)
-    calls.returned(call, result)                     calls.failed(call, error)   calls.cancelled(call)
+    await calls.returned(call, result)               await calls.failed(call, error)   calls.cancelled(call)
 
 A host has parsed the message already, so the record is of the message as it would be written compactly: sizes,
 previews and hashes are those of a shim in front of the same server, for every client that writes compact JSON. Numbers
@@ -25,7 +25,6 @@ from subluminal.mcp.calls import Forward, Refused
 from subluminal.mcp.faults import fault
 from subluminal.mcp.legs import call_key
 from subluminal.mcp.message.reading import CALL, Reading, Reply
-from subluminal.mcp.message.wire import is_plain_result
 from subluminal.mcp.tools import ToolNotes
 from subluminal.producer.runtime import TRANSPORT, Runtime
 from subluminal.producer.turn import Turn
@@ -140,31 +139,47 @@ class Calls:
 
     # -- the end ----------------------------------------------------------------------------------------------
 
-    def returned(self, call: Call, result: Any) -> None:
+    async def returned(self, call: Call, result: Any) -> None:
         """`result` as it goes to the client: a mapping of plain values."""
-        if isinstance(result, dict) and result.get("resultType") == "input_required":
-            call.entry.call_key = call_key(call.reading)
+        stopped = await self._state_of(call)
+        failed = False
+        if isinstance(result, dict):
+            failed = result.get("isError") is True
+            if result.get("resultType") == "input_required":
+                call.entry.call_key = call_key(call.reading)
         raw = b"{}" if result is None else args_text(result)
-        self._answered(call, raw, None, _REPLY)
+        self._answered(call, raw, None, _REPLY, failed)
+        if stopped is not None:
+            raise stopped
 
-    def failed(self, call: Call, message: str, code: int | None = None, data: Any = None) -> None:
+    async def failed(self, call: Call, message: str, code: int | None = None, data: Any = None) -> None:
         """The server answered with an error of its own, or an exception passed."""
+        stopped = await self._state_of(call)
         if code is None:
             text = message if message.strip() else "the server answered with an error"
             self._end(call, "ERROR", error=fault("upstream_error", text))
-            return
-        body: dict[str, Any] = {"code": code, "message": message}
-        if data is not None:
-            body["data"] = data
-        raw = args_text(body)
-        if raw is None:  # data that is no JSON: the host will have to leave it out as well
-            raw = args_text({"code": code, "message": message})
-        self._answered(call, None, raw, _ERROR_REPLY)
+        else:
+            self._answered(call, None, _error_body(message, code, data), _ERROR_REPLY, True)
+        if stopped is not None:
+            raise stopped
 
     def cancelled(self, call: Call) -> None:
+        """Whoever is cancelled cannot wait: where the run's state is not to be had, no breaker hears of it."""
+        self.runtime.take_no_turn()
         self._end(call, "CANCELLED", error=fault("unknown", "cancelled by the client"))
 
-    def _answered(self, call: Call, result: bytes | None, error: bytes | None, envelope: int) -> None:
+    async def _state_of(self, call: Call) -> BaseException | None:
+        """A breaker may have to be told how the call ended. Returns what has stopped the wait: the end is recorded
+        all the same, and then it goes on its way."""
+        try:
+            if call.entry.record is not None and call.entry.record.watch is not None:
+                await self.runtime.turn(anyio.sleep)
+        except BaseException as stopped:
+            self.runtime.take_no_turn()
+            return stopped
+        return None
+
+    def _answered(self, call: Call, result: bytes | None, error: bytes | None, envelope: int, failed: bool) -> None:
         raw = result if error is None else error
         if raw is None:
             self._end(call, "OK", result=None)
@@ -172,7 +187,6 @@ class Calls:
         entry = call.entry
         size = len(raw) + envelope + len(entry.id_raw)
         if size > self.runtime.config.max_inspect_bytes:
-            failed = error is not None or not is_plain_result(raw)
             self._carry_out(call, lambda judged, _: judged.answered_unread(entry, failed, size, sha256_hex(raw)))
             return
         reply = Reply(entry.id_raw, result, error)
@@ -195,6 +209,12 @@ class Calls:
             print(
                 f"sub: the end of a call was not recorded ({type(error).__name__}); please report it", file=sys.stderr
             )
+
+
+def _error_body(message: str, code: int, data: Any) -> bytes | None:
+    """Data that is no JSON is left out, as the host will have to."""
+    body: dict[str, Any] = {"code": code, "message": message}
+    return (args_text({**body, "data": data}) if data is not None else None) or args_text(body)
 
 
 def _nowhere(messages: list[Any]) -> None:

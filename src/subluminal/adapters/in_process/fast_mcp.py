@@ -47,12 +47,12 @@ class SubluminalMiddleware(Middleware):
         try:
             result = await call_next(context)
         except Exception as error:
-            self.calls.failed(call, str(error))
+            await self.calls.failed(call, str(error))
             raise
         except BaseException:
             self.calls.cancelled(call)
             raise
-        self.calls.returned(call, _wire(result))
+        await self.calls.returned(call, _wire(result))
         return result
 
     async def on_list_tools(self, context: MiddlewareContext[Any], call_next: Any) -> Any:

@@ -57,25 +57,25 @@ class SubluminalMiddleware:
         try:
             result = await call_next(ctx)
         except Exception as error:
-            self._failed(call, error)
+            await self._failed(call, error)
             raise
         except BaseException:
             self.calls.cancelled(call)
             raise
-        self.calls.returned(call, result)
+        await self.calls.returned(call, result)
         return result
 
     def close(self) -> None:
         self.calls.close()
 
-    def _failed(self, call: Call, error: Exception) -> None:
+    async def _failed(self, call: Call, error: Exception) -> None:
         """As the SDK's dispatcher translates it."""
         if isinstance(error, MCPError):
-            self.calls.failed(call, error.error.message, error.error.code, error.error.data)
+            await self.calls.failed(call, error.error.message, error.error.code, error.error.data)
         elif isinstance(error, ValidationError):
-            self.calls.failed(call, "Invalid request parameters", INVALID_PARAMS, "")
+            await self.calls.failed(call, "Invalid request parameters", INVALID_PARAMS, "")
         else:
-            self.calls.failed(call, str(error), 0)
+            await self.calls.failed(call, str(error), 0)
 
 
 def _refused(refusal: Refusal) -> dict[str, Any]:

@@ -48,15 +48,15 @@ def _judged(inner: Any, low_level: Any, calls: Calls) -> Any:
         try:
             result = await inner(request)
         except McpError as error:
-            calls.failed(call, error.error.message, error.error.code, error.error.data)
+            await calls.failed(call, error.error.message, error.error.code, error.error.data)
             raise
         except Exception as error:
-            calls.failed(call, str(error), 0)
+            await calls.failed(call, str(error), 0)
             raise
         except BaseException:
             calls.cancelled(call)
             raise
-        calls.returned(call, result.model_dump(by_alias=True, mode="json", exclude_none=True))
+        await calls.returned(call, result.model_dump(by_alias=True, mode="json", exclude_none=True))
         return result
 
     return handler

@@ -105,7 +105,7 @@ class Ending:
         replies = relay.exchange.unanswered(message)
         failed = bool(replies) or status != 0
         self._finish_run("FAILED" if failed else "SUCCEEDED", message, "ERROR", "transport")
-        if torn and replies:
+        if torn and (replies or relay.to_client.lines_wait):
             relay.to_client.end_line()
         relay.to_client.send_lines(list(replies))
 

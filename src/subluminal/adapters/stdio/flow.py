@@ -77,6 +77,10 @@ class Outflow:
         self._inside = True
         self.send(data)
 
+    @property
+    def lines_wait(self) -> bool:
+        return bool(self._behind)
+
     def end_line(self) -> None:
         self.send(self.newline)
         self._inside = False

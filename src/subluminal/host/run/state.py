@@ -212,6 +212,12 @@ class SharedState:
             self._wait = LOCK_WAIT_SECONDS
         return True
 
+    def let_go(self) -> None:
+        """What `try_lock` took and no `begin` has used."""
+        if self._held:
+            self._held = False
+            flock(self._fd, LOCK_UN)
+
     def wait_no_more(self) -> None:
         """Until `try_lock` has succeeded, `begin` fails at once where it would wait: whoever calls has waited."""
         self._wait = 0.0

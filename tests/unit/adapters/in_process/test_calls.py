@@ -23,6 +23,7 @@ from pydantic import BaseModel
 from subluminal.adapters.in_process.calls import Calls, args_text
 from subluminal.adapters.in_process.mcp_sdk import SubluminalMiddleware
 from subluminal.core.gate.gate import Gate
+from subluminal.host.run.state import SharedState
 from subluminal.mcp import legs
 
 
@@ -249,3 +250,44 @@ def test_the_first_name_heard_of_a_server_counts() -> None:
     calls.name_server("root")
     calls.name_server("other")
     assert calls.runtime.server_name == "root"
+
+
+FAILING = {
+    "rule_id": "failing",
+    "kind": "breaker",
+    "enabled": True,
+    "severity": "warn",
+    "match": {},
+    "effect": {"breaker": {"scope": "run", "error_threshold": 1, "window_ms": 60_000, "on_trip": "BLOCK"}},
+}
+
+
+def test_an_end_waits_for_the_state_without_blocking_and_is_recorded_even_if_it_is_stopped(events: EventFile) -> None:
+    bundle = {"policy_id": "p", "version": "1", "mode": "guardrails", "defaults": {"decision_on_error": "BLOCK"}}
+    Path("policy.json").write_text(json.dumps({**bundle, "selectors": {}, "rules": [FAILING]}))
+    middleware = protected("policy.json")
+    holder = SharedState.open("run-1")
+
+    async def rest(ctx: Any) -> Any:
+        holder.begin()  # another process holds the state from here on
+        return {"content": [], "isError": True}
+
+    async def one(stop: bool) -> Any:
+        params = {"name": "x", "arguments": {}}
+        task = asyncio.create_task(middleware(SimpleNamespace(method="tools/call", request_id=1, params=params), rest))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert not task.done(), "it waits, and the loop goes on"
+        if stop:
+            task.cancel()
+        else:
+            holder.abandon()
+        return await task
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(one(stop=True))
+    holder.abandon()
+    assert asyncio.run(one(stop=False)) == {"content": [], "isError": True}
+    assert [end["status"] for end in events.events_of("tool_call_end")] == ["ERROR", "ERROR"]
+    with pytest.raises(MCPError):
+        call(middleware, {}, name="x", arguments={})
