@@ -9,8 +9,9 @@ _DAYS_TO_1970 = 719468
 # Events come in bursts: minutes that were found to exist, and when they began.
 _MINUTES_KEPT = 4096
 _minutes: dict[str, int] = {}
-_SECONDS = frozenset(f":{second:02d}." for second in range(60))
-_MILLIS = frozenset(f"{millis:03d}Z" for millis in range(1000))
+# What `is_moment` looks up, made when it is first asked: the shim, which only writes, does without 100 KB of it.
+_SECONDS: set[str] = set()
+_MILLIS: set[str] = set()
 
 
 def rfc3339(wall_ms: int) -> str:
@@ -54,6 +55,9 @@ def _minute_ms(minute: str) -> int:
 
 def is_moment(ts: str) -> bool:
     """Whether this is a timestamp of the contract and there is such a moment."""
+    if not _MILLIS:
+        _SECONDS.update(f":{second:02d}." for second in range(60))
+        _MILLIS.update(f"{millis:03d}Z" for millis in range(1000))
     if ts[:16] in _minutes and ts[16:20] in _SECONDS and ts[20:] in _MILLIS:
         return True  # what shims write
     digits = ts[17:19] + ts[20:-1]

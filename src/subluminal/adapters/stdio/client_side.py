@@ -11,7 +11,6 @@ import signal
 from time import time_ns
 
 from subluminal.adapters.stdio.framing import read_line, split_lines
-from subluminal.adapters.stdio.oversize import Oversize
 from subluminal.mcp.calls import Forward
 from subluminal.mcp.message.exact import read_scan
 from subluminal.mcp.message.reading import AMBIGUOUS, CALL
@@ -20,6 +19,7 @@ from subluminal.mcp.message.wire import read_message
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from subluminal.adapters.stdio.flow import Outflow
+    from subluminal.adapters.stdio.oversize import Oversize
     from subluminal.adapters.upstream.process import Upstream
     from subluminal.host.config import Config
     from subluminal.mcp.exchange import Exchange
@@ -97,6 +97,8 @@ class ClientSide:
     # -- messages in pieces ---------------------------------------------------------------------------------------
 
     def _begin(self, part: bytes, wall_ms: int, read_ns: int) -> None:
+        from subluminal.adapters.stdio.oversize import Oversize  # few sessions have such a message
+
         self._big = Oversize(self._gate.may_refuse, self._max_message)
         if not self._big.hold:
             self._turn.carry_out(wall_ms, read_ns)

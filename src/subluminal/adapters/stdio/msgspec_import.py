@@ -1,19 +1,35 @@
-"""Import msgspec without typing_extensions: 15 ms and 1.8 MB that a shim need not spend.
+"""Import msgspec without what a shim has no use for: 18 ms and 2.2 MB.
 
-msgspec takes the names it wants from `typing` where typing_extensions is not installed. Here it is made to look so for
-the moment of that one import; whoever wants typing_extensions later gets it.
+msgspec takes the names it wants from `typing` where typing_extensions is not installed; it needs `textwrap` to describe
+types as JSON Schema, and through `uuid` the whole of `platform` for the name of the system. Here they are made to look
+absent, or small, for the moment of that one import; whoever wants them later gets them.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class _Platform:
+    @staticmethod
+    def system() -> str:
+        return os.uname().sysname
 
 
 def import_msgspec() -> None:
-    if "msgspec" in sys.modules or "typing_extensions" in sys.modules:
+    if "msgspec" in sys.modules:
         return
-    sys.modules["typing_extensions"] = None  # type: ignore[assignment]  # the import system's own mark for "absent"
+    # None is the import system's own mark for "absent".
+    stand_ins: dict[str, Any] = {"typing_extensions": None, "textwrap": object(), "platform": _Platform}
+    stand_ins = {name: stand_in for name, stand_in in stand_ins.items() if name not in sys.modules}
+    sys.modules.update(stand_ins)
     try:
         import msgspec as msgspec
     finally:
-        del sys.modules["typing_extensions"]
+        for name in stand_ins:
+            del sys.modules[name]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from time import monotonic_ns, time_ns
 
 from subluminal.adapters.stdio.framing import split_lines
-from subluminal.adapters.stdio.oversize import Oversize
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from subluminal.adapters.stdio.flow import Outflow
+    from subluminal.adapters.stdio.oversize import Oversize
     from subluminal.host.config import Config
     from subluminal.mcp.exchange import Exchange
     from subluminal.producer.turn import Turn
@@ -62,6 +62,8 @@ class ServerSide:
     # -- messages in pieces ---------------------------------------------------------------------------------------
 
     def _begin(self, part: bytes, wall_ms: int, read_ns: int) -> None:
+        from subluminal.adapters.stdio.oversize import Oversize  # few sessions have such a message
+
         self._turn.carry_out(wall_ms, read_ns)  # what was said before goes before
         self._big = Oversize(False, 0, strict=False)
         self._feed_big(self._big, part)

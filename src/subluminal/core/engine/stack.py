@@ -25,7 +25,6 @@ from subluminal.core.engine.hints import show_name, summary
 from subluminal.core.engine.plan import MAX_CACHED_NAME_CHARS, MAX_PLANS, Cache, Plan
 from subluminal.core.engine.rules import Judgement, Outcome, Refusal, TagRule
 from subluminal.core.engine.state import Entries, StateUnavailable, terminate_op
-from subluminal.core.engine.trace import Tracer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -111,6 +110,8 @@ class Stack:
     def _judge(self, plans: _Plans, judgement: Judgement, state: State, trace: list[dict[str, Any]] | None) -> Verdict:
         tracer = None
         if trace is not None:
+            from subluminal.core.engine.trace import Tracer  # not in a shim
+
             tracer = Tracer(trace)
             plans = _Plans([(engine, engine.plan(judgement.call, True)) for engine in self.engines], frozenset())
         try:

@@ -26,11 +26,12 @@ from subluminal.mcp.message.reading import (
     raw_params,
     string,
 )
-from subluminal.mcp.message.scan import MessageScan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from subluminal.mcp.message.scan import MessageScan
 
 _TOOLS_CALL = b'"tools/call"'
 _TOP_KEYS = ("jsonrpc", "id", "method", "params", "result", "error")
@@ -293,6 +294,8 @@ def _scanned_name(scan: MessageScan) -> str:
 
 def _read_scanned(text: bytes) -> Reading:
     """Too deep for a recursive parser: the same scan that serves messages too large to hold."""
+    from subluminal.mcp.message.scan import MessageScan
+
     scan = MessageScan()
     scan.feed(text)
     scan.finish()

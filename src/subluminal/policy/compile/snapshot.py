@@ -19,7 +19,6 @@ import msgspec
 from subluminal import __version__
 from subluminal.contracts.digest import sha256_hex_once
 from subluminal.contracts.errors import PolicyError
-from subluminal.host.files import replace_file
 from subluminal.host.home import ensure_private_dir, snapshot_file
 from subluminal.policy.sources import find_policies as find_policies
 
@@ -132,6 +131,8 @@ def _write_cache(source_hash: str, policy_hash: str, body: bytes) -> None:
     path = snapshot_file(source_hash)
     try:
         ensure_private_dir(os.path.dirname(path))
+        from subluminal.host.files import replace_file  # a shim that finds its snapshot writes none
+
         replace_file(path, _frame(source_hash, policy_hash) + body[1:])
         _prune(os.path.dirname(path))
     except OSError:
