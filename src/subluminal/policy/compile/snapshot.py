@@ -128,11 +128,11 @@ def _checked(content: bytes, source_hash: str) -> dict[str, Any] | None:
 
 
 def _write_cache(source_hash: str, policy_hash: str, body: bytes) -> None:
+    from subluminal.host.files import replace_file  # a shim that finds its snapshot writes none
+
     path = snapshot_file(source_hash)
     try:
         ensure_private_dir(os.path.dirname(path))
-        from subluminal.host.files import replace_file  # a shim that finds its snapshot writes none
-
         replace_file(path, _frame(source_hash, policy_hash) + body[1:])
         _prune(os.path.dirname(path))
     except OSError:
