@@ -20,11 +20,7 @@ class PolicyRef:
         self.policy_hash = policy_hash
 
     def as_dict(self) -> dict[str, str]:
-        return {
-            "policy_id": self.policy_id,
-            "policy_version": self.policy_version,
-            "policy_hash": self.policy_hash,
-        }
+        return {"policy_id": self.policy_id, "policy_version": self.policy_version, "policy_hash": self.policy_hash}
 
 
 class Hint:
@@ -142,10 +138,7 @@ def subluminal_data(
     if decision.hint is not None:
         data["hint"] = decision.hint.as_dict()
     if decision.terminate is not None:
-        data["terminate"] = {
-            "terminate_code": decision.terminate[0],
-            "terminate_message": decision.terminate[1],
-        }
+        data["terminate"] = {"terminate_code": decision.terminate[0], "terminate_message": decision.terminate[1]}
     return data
 
 

@@ -219,13 +219,7 @@ class Engine:
     def trip_message(self, rule: BreakerRule, trip: Trip, call: ToolCall) -> tuple[str, str]:
         """Code and message with which a breaker terminates the run when a call has ended."""
         names = self._names(call)
-        facts = {
-            **names,
-            **trip,
-            "limit": trip["threshold"],
-            "count": trip["threshold"],
-            "used": trip["threshold"],
-        }
+        facts = {**names, **trip, "limit": trip["threshold"], "count": trip["threshold"], "used": trip["threshold"]}
         text = fill(rule.detail.get("hint_text") or rule.message or "", facts)
         text = text or f"{names['tool']} on {names['server']} tripped breaker {rule.rule_id} ({trip['reason_code']})."
         return rule.detail.get("terminate_code") or trip["reason_code"], text

@@ -109,10 +109,7 @@ def _why_and_next(reason_code: str, facts: dict[str, Any]) -> tuple[str, str] | 
             "Look at the errors and try another way",
         )
     if reason_code == BREAKER_LATENCY:
-        return (
-            f"{get('count')} calls within {duration(facts['window_ms'])} were too slow",
-            "Wait, or try another way",
-        )
+        return (f"{get('count')} calls within {duration(facts['window_ms'])} were too slow", "Wait, or try another way")
     if reason_code == EVALUATION_ERROR:
         return "the policy could not be evaluated for this call", "Report this to the operator"
     if reason_code == UNINSPECTED_ARGS:

@@ -32,13 +32,7 @@ class Pattern:
     __slots__ = ("exact", "prefix", "regex", "suffix", "test")
 
     def __init__(
-        self,
-        test: NameTest,
-        *,
-        exact: str | None = None,
-        prefix: str = "",
-        suffix: str = "",
-        regex: str | None = None,
+        self, test: NameTest, *, exact: str | None = None, prefix: str = "", suffix: str = "", regex: str | None = None
     ) -> None:
         self.test = test
         self.suffix = suffix

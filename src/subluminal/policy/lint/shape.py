@@ -199,10 +199,7 @@ class Checker:
     def check_scalar(self, node: Node, expected: inspect.Type, name: str) -> None:
         if not _accepts(expected, node):
             self.report(
-                node,
-                "wrong-type",
-                f"{name} must be {_noun(expected)}, not {_found(node)}",
-                _scalar_fix(expected, node),
+                node, "wrong-type", f"{name} must be {_noun(expected)}, not {_found(node)}", _scalar_fix(expected, node)
             )
             return
         assert isinstance(node, Scalar)
