@@ -271,10 +271,8 @@ def _spelled_number(text: str) -> int | Decimal:
 def _exponent(text: str) -> int:
     digits = text.lstrip("+-").lstrip("0")
     if len(digits) >= MAX_EXPONENT_DIGITS:
-        raise CanonicalError(
-            f"The JSON has a number whose exponent has {MAX_EXPONENT_DIGITS} digits or more.",
-            kind="number_out_of_range",
-        )
+        message = f"The JSON has a number whose exponent has {MAX_EXPONENT_DIGITS} digits or more."
+        raise CanonicalError(message, kind="number_out_of_range")
     exponent = int(digits or "0")  # without the leading zeros, of which int() would not take 4,300
     return -exponent if text[:1] == "-" else exponent
 

@@ -206,22 +206,16 @@ def _as_bytes(secret: str) -> bytes:
 def check_pattern(name: str, regex: str) -> tuple[str, str]:
     """A user's own pattern, refused with a sentence when it cannot be used."""
     if not name or not all(c.isascii() and (c.isalnum() or c in "_-") for c in name):
-        raise ConfigError(
-            f"redaction pattern name {name!r} is not usable",
-            hint="Use letters, digits, `_` and `-`: the name is shown in place of what it masks.",
-        )
+        hint = "Use letters, digits, `_` and `-`: the name is shown in place of what it masks."
+        raise ConfigError(f"redaction pattern name {name!r} is not usable", hint=hint)
     try:
         pattern = _compile_utf8(regex)
     except Exception as error:
-        raise ConfigError(
-            f"redaction pattern {name!r} is not a valid regular expression: {error}",
-            hint="Patterns are RE2: no backreferences, no lookahead or lookbehind.",
-        ) from None
+        message = f"redaction pattern {name!r} is not a valid regular expression: {error}"
+        raise ConfigError(message, hint="Patterns are RE2: no backreferences, no lookahead or lookbehind.") from None
     if pattern.fullmatch(b"") is not None:
-        raise ConfigError(
-            f"redaction pattern {name!r} matches empty text, so it would match everywhere",
-            hint="Let it require at least one character, for example `+` in place of `*`.",
-        )
+        message = f"redaction pattern {name!r} matches empty text, so it would match everywhere"
+        raise ConfigError(message, hint="Let it require at least one character, for example `+` in place of `*`.")
     return name, regex
 
 

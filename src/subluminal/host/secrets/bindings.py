@@ -229,10 +229,8 @@ def check_secret_ref(ref: str) -> str:
     """References become file names and variable names, so they are plain words."""
     plain = ref.isascii() and all(c.isalnum() or c in "_-." for c in ref)
     if not plain or not ref[:1].isalnum() or len(ref) > 128:
-        raise ConfigError(
-            f"secret_ref {ref!r} is not usable",
-            hint="Use letters, digits, `_`, `-` and `.`, beginning with a letter or digit; at most 128.",
-        )
+        hint = "Use letters, digits, `_`, `-` and `.`, beginning with a letter or digit; at most 128."
+        raise ConfigError(f"secret_ref {ref!r} is not usable", hint=hint)
     return ref
 
 
@@ -266,10 +264,8 @@ def _check(binding: Binding, value: str) -> None:
     from subluminal.core.redact.spellings import MIN_SECRET_BYTES
 
     if "\0" in value:
-        raise SecretError(
-            f"secret {binding.secret_ref!r} contains a NUL byte and cannot be an environment variable",
-            hint=f"Store it again: sub secrets add {binding.secret_ref}",
-        )
+        message = f"secret {binding.secret_ref!r} contains a NUL byte and cannot be an environment variable"
+        raise SecretError(message, hint=f"Store it again: sub secrets add {binding.secret_ref}")
     if binding.redact and len(value.encode("utf-8", "surrogateescape")) < MIN_SECRET_BYTES:
         raise SecretError(
             f"secret {binding.secret_ref!r} is shorter than {MIN_SECRET_BYTES} bytes: too short to be masked safely",

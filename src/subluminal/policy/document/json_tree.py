@@ -123,11 +123,8 @@ class _Reader:
         if first == '"':
             match = _STRING.match(self.text, self.at)
             if not match:
-                raise self.error(
-                    "json-syntax",
-                    "a string that does not end or holds a bad escape",
-                    "close it; write \\n, \\t, \\uXXXX",
-                )
+                message = "a string that does not end or holds a bad escape"
+                raise self.error("json-syntax", message, "close it; write \\n, \\t, \\uXXXX")
             self.at = match.end()
             return Scalar(line, column, self.unescape(match.group()[1:-1], line, column))
         match = _NUMBER.match(self.text, self.at)

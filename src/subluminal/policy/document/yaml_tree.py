@@ -144,12 +144,8 @@ class _Builder:
         """Collections were counted with their content; an alias adds all that it stands for."""
         self.nodes += node.size if isinstance(event, yaml.AliasEvent) else 1
         if self.nodes > MAX_NODES:
-            raise _at(
-                event,
-                "too-many-nodes",
-                f"more than {MAX_NODES:,} values once aliases are expanded",
-                "remove the aliases or split the policy",
-            )
+            message = f"more than {MAX_NODES:,} values once aliases are expanded"
+            raise _at(event, "too-many-nodes", message, "remove the aliases or split the policy")
 
     def key(self, parent: Mapping, node: Node, event: Any) -> Scalar:
         if not isinstance(node, Scalar):

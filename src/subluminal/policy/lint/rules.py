@@ -80,11 +80,7 @@ def _unknown_risk_classes(rules: dict[int, dict[str, Any]], linter: Linter) -> N
             if word not in known:
                 near = nearest(word, sorted(known)[:100]) if len(linter.findings) < MAX_FINDINGS else None
                 fix = f"did you mean {shown(near)}?" if near else "add a tag rule above that sets it"
-                linter.warn(
-                    ("match", "risk_class", position),
-                    "unknown-risk-class",
-                    f"no tag rule above adds the risk class {shown(word)}",
-                    fix,
-                )
+                message = f"no tag rule above adds the risk class {shown(word)}"
+                linter.warn(("match", "risk_class", position), "unknown-risk-class", message, fix)
         if rule["kind"] == "tag" and rule["enabled"]:
             known |= set(rule["effect"]["tag"]["add_risk_class"])
