@@ -65,18 +65,9 @@ class Config:
     """The settings in force. `warnings` are sentences for the user about what was left out."""
 
     __slots__ = (
-        "_environ",
-        "_from_environ",
-        "_servers",
-        "audit",
-        "max_inspect_bytes",
-        "max_message_bytes",
-        "max_preview_bytes",
-        "patterns",
-        "refusal_style",
-        "timeout_ms",
-        "warnings",
-    )
+        "_environ", "_from_environ", "_servers", "audit", "max_inspect_bytes", "max_message_bytes", "max_preview_bytes",
+        "patterns", "refusal_style", "timeout_ms", "warnings",
+    )  # fmt: skip
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.max_inspect_bytes = MAX_INSPECT_BYTES

@@ -35,19 +35,9 @@ MAX_NAME_CHARS = 80
 MAX_SUGGESTED_BYTES = 8_192
 
 PLACEHOLDERS = (
-    "tool",
-    "server",
-    "rule_id",
-    "policy_id",
-    "reason_code",
-    "scope",
-    "limit",
-    "used",
-    "backoff_ms",
-    "window_ms",
-    "threshold",
-    "count",
-)
+    "tool", "server", "rule_id", "policy_id", "reason_code", "scope", "limit", "used", "backoff_ms", "window_ms",
+    "threshold", "count",
+)  # fmt: skip
 
 
 def clip(text: str, bound: int) -> str:

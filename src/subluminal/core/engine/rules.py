@@ -91,19 +91,9 @@ class Rule:
     """The head of every rule. `detail` is the effect object of its kind."""
 
     __slots__ = (
-        "args",
-        "detail",
-        "hours",
-        "kind",
-        "message",
-        "number",
-        "reason_code",
-        "risk",
-        "rule_id",
-        "server",
-        "severity",
+        "args", "detail", "hours", "kind", "message", "number", "reason_code", "risk", "rule_id", "server", "severity",
         "tool",
-    )
+    )  # fmt: skip
     hint_kind: str | None = None
 
     def __init__(self, number: int, spec: dict[str, Any]) -> None:

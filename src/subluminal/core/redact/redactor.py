@@ -41,17 +41,9 @@ class Redactor:
     """Immutable after construction apart from patterns that are compiled when first needed."""
 
     __slots__ = (
-        "_anchors",
-        "_custom",
-        "_custom_sources",
-        "_escapable",
-        "_forms",
-        "_gate",
-        "_hex",
-        "_hex_words",
-        "_words",
+        "_anchors", "_custom", "_custom_sources", "_escapable", "_forms", "_gate", "_hex", "_hex_words", "_words",
         "refused",
-    )
+    )  # fmt: skip
 
     def __init__(self, secrets: Iterable[str | bytes] = (), patterns: Iterable[tuple[str, str]] = ()) -> None:
         # How many values were too short to be found safely; whoever injects them must say so.
@@ -284,19 +276,8 @@ def _begins_like_a_token(text: str, lowered: str) -> bool:
 
 
 _WITH_UNDERSCORE = (
-    "ghp_",
-    "gho_",
-    "ghu_",
-    "ghs_",
-    "ghr_",
-    "github_pat_",
-    "k_live_",
-    "k_test_",
-    "whsec_",
-    "npm_",
-    "hf_",
-    "_v1_",
-)
+    "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "k_live_", "k_test_", "whsec_", "npm_", "hf_", "_v1_",
+)  # fmt: skip
 _WITH_HYPHEN = ("GOCSPX-", "gl", "xox", "xapp-", "sk-", "pypi-")
 
 

@@ -21,20 +21,10 @@ _TRUE_WORDS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "
 
 
 # Lists that choose: an empty one could be read as "nothing" or as "anything", so it is refused.
-_CHOICES = frozenset(
-    (
-        "env",
-        "agent_id",
-        "client",
-        "namespace",
-        "service_account",
-        "repo",
-        "branch",
-        "risk_class",
-        "has_keys",
-        "utc_hours",
-    )
-)
+_CHOICES = frozenset((
+    "env", "agent_id", "client", "namespace", "service_account", "repo", "branch", "risk_class", "has_keys",
+    "utc_hours",
+))  # fmt: skip
 
 
 def _pattern(annotated: Any) -> str:
