@@ -40,16 +40,9 @@ MAX_EXPONENT_DIGITS = 16  # keeps exponents far inside what Decimal can hold (18
 MAX_INT_DIGITS = 640  # CPython's int/str conversion limit cannot be set lower than this
 
 KINDS = (
-    "invalid_utf8",
-    "lone_surrogate",
-    "invalid_json",
-    "trailing_bytes",
-    "duplicate_key",
-    "too_deep",
-    "not_finite",
-    "number_out_of_range",
-    "invalid_value",
-)
+    "invalid_utf8", "lone_surrogate", "invalid_json", "trailing_bytes", "duplicate_key", "too_deep", "not_finite",
+    "number_out_of_range", "invalid_value",
+)  # fmt: skip
 
 _FEW = 16
 _SMALL_INT = 1 << 63

@@ -13,19 +13,10 @@ Rule = dict[str, Any]
 
 # Which way a larger number goes. Windows count events: a longer one sees more of them.
 _LARGER = {
-    "limit_calls": LOOSENS,
-    "limit_cost_units": LOOSENS,
-    "cost_units_per_call": TIGHTENS,
-    "capacity": LOOSENS,
-    "refill_tokens": LOOSENS,
-    "refill_period_ms": TIGHTENS,
-    "cost_tokens_per_call": TIGHTENS,
-    "error_threshold": LOOSENS,
-    "repeat_threshold": LOOSENS,
-    "latency_threshold_ms": LOOSENS,
-    "latency_count": LOOSENS,
-    "window_ms": TIGHTENS,
-    "repeat_window_ms": TIGHTENS,
+    **dict.fromkeys(("limit_calls", "limit_cost_units", "capacity", "refill_tokens", "latency_count"), LOOSENS),
+    **dict.fromkeys(("error_threshold", "repeat_threshold", "latency_threshold_ms"), LOOSENS),
+    **dict.fromkeys(("cost_units_per_call", "refill_period_ms", "cost_tokens_per_call"), TIGHTENS),
+    **dict.fromkeys(("window_ms", "repeat_window_ms"), TIGHTENS),
 }
 # Limits that do nothing when they are left out: to add one tightens, to remove one loosens.
 _OPTIONAL_LIMITS = frozenset(

@@ -14,7 +14,7 @@ from typing import Any
 
 from subluminal.contracts.errors import SubluminalError
 from subluminal.policy.compile.snapshot import MAX_SOURCE_BYTES
-from subluminal.policy.lint.findings import shown
+from subluminal.policy.lint.findings import ERROR, Finding, InvalidPolicy, shown
 
 # The deepest place the contract names is 7 levels down; `suggested_args` may go further.
 MAX_DEPTH = 32
@@ -103,6 +103,15 @@ def parse_document(source: bytes, filename: str) -> Node:
     from subluminal.policy.document.yaml_tree import parse_yaml
 
     return parse_yaml(text)
+
+
+def parse_policy(source: bytes, filename: str) -> Node:
+    """The same for a file of ours: what is wrong with it is a finding of InvalidPolicy."""
+    try:
+        return parse_document(source, filename)
+    except DocumentError as error:
+        finding = Finding(ERROR, error.code, str(error), error.fix, filename, error.line, error.column)
+        raise InvalidPolicy([finding]) from None
 
 
 def decode_text(source: bytes) -> str:

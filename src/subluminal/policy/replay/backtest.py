@@ -18,6 +18,9 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+from msgspec.structs import asdict
+
 from subluminal.contracts.canonical import digest, read_args
 from subluminal.contracts.decision import Decision
 from subluminal.contracts.errors import CanonicalError
@@ -38,17 +41,14 @@ _UNKNOWN_CODES = (UNINSPECTED_ARGS, EVALUATION_ERROR)
 _MAX_TOOLS = 4_096
 
 
-class Group:
+class Group(Struct, eq=False):
     """Calls that changed in the same way, with the first few of them."""
 
-    __slots__ = ("action", "count", "examples", "reason_code", "rule_id")
-
-    def __init__(self, rule_id: str | None, action: str, reason_code: str) -> None:
-        self.rule_id = rule_id
-        self.action = action
-        self.reason_code = reason_code
-        self.count = 0
-        self.examples: list[dict[str, Any]] = []
+    rule_id: str | None
+    action: str
+    reason_code: str
+    count: int = 0
+    examples: list[dict[str, Any]] = []
 
     def add(self, run: RecordedRun, call: RecordedCall, summary: str) -> None:
         self.count += 1
@@ -65,7 +65,7 @@ class Group:
             )
 
     def as_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("rule_id", "action", "reason_code", "count", "examples")}
+        return asdict(self)
 
 
 class Groups:
