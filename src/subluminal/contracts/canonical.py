@@ -325,11 +325,9 @@ def _encode_checked(value: Any) -> bytes:
     try:
         return _encode(value)
     except UnicodeEncodeError:
-        raise CanonicalError(
-            "The JSON has half of a UTF-16 surrogate pair in a string.",
-            kind="lone_surrogate",
-            hint="Write the character itself, or both halves.",
-        ) from None
+        message = "The JSON has half of a UTF-16 surrogate pair in a string."
+        hint = "Write the character itself, or both halves."
+        raise CanonicalError(message, kind="lone_surrogate", hint=hint) from None
     except RecursionError:
         raise _too_deep() from None
 

@@ -7,6 +7,7 @@ dedupe window. That is known only when every bundle has spoken, hence two lists 
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from subluminal.contracts.decision import Decision, PolicyRef
 from subluminal.contracts.vocabulary import (
@@ -229,15 +230,7 @@ class Stack:
                 continue
             best = decision.would
             if best is None or ACTION_STRICTNESS[would.action] > ACTION_STRICTNESS[best.action]:
-                decision = Decision(
-                    decision.action,
-                    decision.rule_id,
-                    decision.severity,
-                    decision.reason_code,
-                    decision.summary,
-                    policy=decision.policy,
-                    would=would,
-                )
+                decision = replace(decision, would=would)
         return decision
 
     def _terminate_op(self, winner: Outcome, judgement: Judgement) -> Op:

@@ -94,14 +94,8 @@ def resolve(bindings: Iterable[Binding], environ: Mapping[str, str], base: dict[
             resolved.child_environ[binding.inject_as] = value
             if binding.redact:
                 resolved.secrets.append(value)
-        resolved.injections.append(
-            {
-                "inject_as": binding.inject_as,
-                "secret_ref": binding.secret_ref,
-                "source": binding.source,
-                "success": value is not None,
-            }
-        )
+        names = {name: getattr(binding, name) for name in ("inject_as", "secret_ref", "source")}
+        resolved.injections.append({**names, "success": value is not None})
     return resolved
 
 
@@ -197,13 +191,8 @@ def _parse(item: Any, where: str) -> Binding:
     if not is_variable_name(item["inject_as"]):
         raise ConfigError(f"{where}: inject_as {item['inject_as']!r} is not a name of an environment variable")
     check_secret_ref(item["secret_ref"])
-    return Binding(
-        item["inject_as"],
-        item["secret_ref"],
-        source,
-        redact=item.get("redact", True),
-        required=item.get("required", True),
-    )
+    flags = {key: item.get(key, True) for key in ("redact", "required")}
+    return Binding(item["inject_as"], item["secret_ref"], source, **flags)
 
 
 def is_variable_name(name: str) -> bool:

@@ -116,13 +116,9 @@ def parse_policy(source: bytes, filename: str) -> Node:
 
 def decode_text(source: bytes) -> str:
     if len(source) > MAX_SOURCE_BYTES:
-        raise DocumentError(
-            "file-too-large",
-            f"the file has {len(source):,} bytes; a policy may have {MAX_SOURCE_BYTES:,}",
-            "check that this is the policy file; split a very large policy into stacked bundles",
-            1,
-            1,
-        )
+        message = f"the file has {len(source):,} bytes; a policy may have {MAX_SOURCE_BYTES:,}"
+        fix = "check that this is the policy file; split a very large policy into stacked bundles"
+        raise DocumentError("file-too-large", message, fix, 1, 1)
     if source[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise DocumentError("not-utf8", "the file is UTF-16", "save it as UTF-8", 1, 1)
     if source.startswith(b"\xef\xbb\xbf"):

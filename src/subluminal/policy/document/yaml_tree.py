@@ -223,10 +223,6 @@ def _syntax_error(error: yaml.YAMLError, text: str) -> DocumentError:
     if "\t" in source[: len(source) - len(source.lstrip())]:
         return DocumentError("yaml-tab", "a tab in the indentation", "indent with spaces", line, source.index("\t") + 1)
     context = getattr(error, "context", None)
-    return DocumentError(
-        "yaml-syntax",
-        f"not valid YAML: {problem}" + (f" {context}" if context else ""),
-        "check indentation, quotes and brackets just above this place",
-        line,
-        column,
-    )
+    message = f"not valid YAML: {problem}" + (f" {context}" if context else "")
+    fix = "check indentation, quotes and brackets just above this place"
+    return DocumentError("yaml-syntax", message, fix, line, column)

@@ -14,12 +14,9 @@ def _check_budget(budget: dict[str, Any], linter: Linter) -> None:
     if calls is None and units is None:
         linter.error(where, "no-limit", "a budget without a limit", "add limit_calls or limit_cost_units")
     if units is not None and 0 < units < cost:
-        linter.error(
-            (*where, "limit_cost_units"),
-            "conflicting-limits",
-            f"limit_cost_units {units} is less than one call's cost_units_per_call {cost}, so no call fits",
-            "raise the limit or lower the cost; to refuse every call, write a deny rule",
-        )
+        message = f"limit_cost_units {units} is less than one call's cost_units_per_call {cost}, so no call fits"
+        fix = "raise the limit or lower the cost; to refuse every call, write a deny rule"
+        linter.error((*where, "limit_cost_units"), "conflicting-limits", message, fix)
     if units is None and cost != 1:
         message = "cost_units_per_call has no effect without limit_cost_units"
         linter.warn((*where, "cost_units_per_call"), "no-effect", message, "add limit_cost_units or remove it")
@@ -35,12 +32,10 @@ def _check_rate_limit(rate: dict[str, Any], linter: Linter) -> None:
         message = f"capacity {capacity} is less than cost_tokens_per_call {cost}, so no call ever fits"
         linter.error((*where, "capacity"), "conflicting-limits", message, "raise capacity or lower the cost")
     if rate["refill_tokens"] > capacity:
-        linter.warn(
-            (*where, "refill_tokens"),
-            "conflicting-limits",
-            f"refill_tokens {rate['refill_tokens']} is more than capacity {capacity}; the bucket holds only capacity",
-            "lower refill_tokens or shorten refill_period_ms",
-        )
+        refill = f"refill_tokens {rate['refill_tokens']}"
+        message = f"{refill} is more than capacity {capacity}; the bucket holds only capacity"
+        fix = "lower refill_tokens or shorten refill_period_ms"
+        linter.warn((*where, "refill_tokens"), "conflicting-limits", message, fix)
     if rate["refill_tokens"] == 0:
         message = "with refill_tokens 0 the bucket never refills, so this is a budget"
         linter.warn((*where, "refill_tokens"), "never-refills", message, "raise refill_tokens, or write a budget rule")
