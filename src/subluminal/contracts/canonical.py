@@ -127,9 +127,8 @@ def _read_exactly(raw: bytes) -> tuple[Any, bytes]:
             parse_constant=_refuse_constant,
         )
     except UnicodeDecodeError as error:
-        raise CanonicalError(
-            f"The JSON is not valid UTF-8 at byte {error.start}.", kind="invalid_utf8", hint="Encode it as UTF-8."
-        ) from None
+        message = f"The JSON is not valid UTF-8 at byte {error.start}."
+        raise CanonicalError(message, kind="invalid_utf8", hint="Encode it as UTF-8.") from None
     except json.JSONDecodeError as error:
         raise _syntax_error(error.msg, len(error.doc[: error.pos].encode(errors="replace"))) from None
     except RecursionError:

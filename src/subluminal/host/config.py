@@ -294,9 +294,8 @@ def _apply_project(config: Config, path: str) -> None:
         elif setting != getattr(config, key):
             left_out.append(key)
     if left_out:
-        config.warnings.append(
-            f"{path}: a project may only make settings stricter; left out: {', '.join(sorted(left_out))}"
-        )
+        message = f"{path}: a project may only make settings stricter; left out: {', '.join(sorted(left_out))}"
+        config.warnings.append(message)
 
 
 def _tightens(config: Config, key: str, value: int | str) -> bool:

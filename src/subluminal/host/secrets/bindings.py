@@ -253,9 +253,8 @@ def _missing(binding: Binding) -> SecretError:
         hint = f"Set {names} in the client's environment, or set required = false in its binding."
     else:
         hint = f"Store it: sub secrets add {binding.secret_ref} --source {binding.source}"
-    return SecretError(
-        f"secret {binding.secret_ref!r} (for {binding.inject_as}) was not found in source {binding.source}", hint=hint
-    )
+    message = f"secret {binding.secret_ref!r} (for {binding.inject_as}) was not found in source {binding.source}"
+    return SecretError(message, hint=hint)
 
 
 def _foreign(environ: Mapping[str, str], others: Iterable[Binding]) -> tuple[set[str], set[str]] | None:

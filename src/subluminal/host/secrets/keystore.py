@@ -265,9 +265,8 @@ def _ask(backend: Any, question: str, *arguments: str) -> object:
     try:
         return getattr(backend, question)(*arguments)
     except Exception as error:
-        raise SecretError(
-            f"the keychain refused: {type(error).__name__}", hint="Is it unlocked? Try: keyring --list-backends"
-        ) from None
+        message = f"the keychain refused: {type(error).__name__}"
+        raise SecretError(message, hint="Is it unlocked? Try: keyring --list-backends") from None
 
 
 def _seal(ref: str, data: bytes) -> bytes | None:

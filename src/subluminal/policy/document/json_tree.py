@@ -112,9 +112,8 @@ class _Reader:
     def closed(self, bracket: str) -> bool:
         found = self.peek()
         if found not in (",", bracket):
-            raise self.error(
-                "json-syntax", f'a "," or "{bracket}" was expected here', "check commas, quotes and brackets"
-            )
+            message = f'a "," or "{bracket}" was expected here'
+            raise self.error("json-syntax", message, "check commas, quotes and brackets")
         self.at += 1
         return found == bracket
 

@@ -205,9 +205,8 @@ def _at(event: Any, code: str, message: str, fix: str) -> DocumentError:
 
 def _refuse_tag(event: Any) -> None:
     if event.tag is not None:
-        raise _at(
-            event, "yaml-tag", f"the YAML tag {shown(event.tag)} is not accepted", "remove it: a policy is plain data"
-        )
+        message = f"the YAML tag {shown(event.tag)} is not accepted"
+        raise _at(event, "yaml-tag", message, "remove it: a policy is plain data")
 
 
 def _syntax_error(error: yaml.YAMLError, text: str) -> DocumentError:

@@ -71,9 +71,8 @@ def _check_breaker(breaker: dict[str, Any], linter: Linter) -> None:
     if breaker.get("window_ms") is not None and not (
         breaker.get("error_threshold") or breaker.get("latency_threshold_ms")
     ):
-        linter.error(
-            (*where, "window_ms"), "missing-field", "window_ms needs error_threshold", "add error_threshold: 5"
-        )
+        message = "window_ms needs error_threshold"
+        linter.error((*where, "window_ms"), "missing-field", message, "add error_threshold: 5")
     if breaker["latency_count"] != 1 and breaker.get("latency_threshold_ms") is None:
         message = "latency_count needs latency_threshold_ms"
         linter.error((*where, "latency_count"), "missing-field", message, "add latency_threshold_ms")

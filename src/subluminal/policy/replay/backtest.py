@@ -192,9 +192,8 @@ class Backtest:
                 group.add(run, recorded, "The recorded preview does not hold the whole arguments.")
         verdict = stack.judge(call, lambda: value, lambda: recorded.args_hash, state, now, now)
         if needs_risk and not unknown:
-            self.unknown.at(None, "UNKNOWN", "RISK_CLASS").add(
-                run, recorded, "It is not known who gave the recorded risk classes."
-            )
+            message = "It is not known who gave the recorded risk classes."
+            self.unknown.at(None, "UNKNOWN", "RISK_CLASS").add(run, recorded, message)
         elif not unknown:
             self._compare(run, recorded, verdict.decision)
         return verdict
