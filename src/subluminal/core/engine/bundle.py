@@ -178,14 +178,9 @@ class Engine:
         facts = {**self._names(judgement.call), "reason_code": refusal.reason_code, **refusal.facts}
         facts["rule_id"] = rule.rule_id if rule is not None else None
         action = self._as_mode(refusal)
-        decision = Decision(
-            action,
-            facts["rule_id"],
-            rule.severity if rule is not None else "warn",
-            refusal.reason_code,
-            summary(refusal.reason_code, facts, message),
-            policy=self.policy,
-        )
+        severity = rule.severity if rule is not None else "warn"
+        text = summary(refusal.reason_code, facts, message)
+        decision = Decision(action, facts["rule_id"], severity, refusal.reason_code, text, policy=self.policy)
         if action == THROTTLE:
             wait = facts.get("backoff_ms") or DEFAULT_BACKOFF_MS
             decision.backoff_ms = wait

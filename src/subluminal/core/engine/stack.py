@@ -247,15 +247,9 @@ class Stack:
         words = f": {message}" if message and not policy_id and code != RUN_TERMINATED else ""
         call = judgement.call
         facts = {"tool": show_name(call.tool_name), "server": show_name(call.server_name), "rule_id": rule_id or None}
-        decision = Decision(
-            TERMINATE_RUN,
-            rule_id or None,
-            "critical",
-            RUN_TERMINATED,
-            summary(RUN_TERMINATED, facts, f"this run has been terminated ({code}{words})"),
-            policy=policy,
-            terminate=(code, message),
-        )
+        text = summary(RUN_TERMINATED, facts, f"this run has been terminated ({code}{words})")
+        decision = Decision(TERMINATE_RUN, rule_id or None, "critical", RUN_TERMINATED, text, policy=policy)
+        decision.terminate = (code, message)
         return Verdict(decision, plans.tags, [], None, state.next_seq())
 
 

@@ -317,12 +317,10 @@ def _example(expected: inspect.Type) -> str:
         return f"one of {one_of(str(value) for value in expected.values)}"
     if isinstance(expected, inspect.ListType):
         return "[...]"
-    if isinstance(expected, inspect.StructType | inspect.DictType):
-        return (
-            "{}"
-            if not isinstance(expected, inspect.StructType) or not any(f.required for f in expected.fields)
-            else "{...}"
-        )
+    if isinstance(expected, inspect.StructType):
+        return "{...}" if any(field.required for field in expected.fields) else "{}"
+    if isinstance(expected, inspect.DictType):
+        return "{}"
     return '"..."' if isinstance(expected, inspect.StrType) else _noun(expected)
 
 

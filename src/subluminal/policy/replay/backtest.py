@@ -53,16 +53,9 @@ class Group(Struct, eq=False):
     def add(self, run: RecordedRun, call: RecordedCall, summary: str) -> None:
         self.count += 1
         if len(self.examples) < MAX_EXAMPLES:
-            self.examples.append(
-                {
-                    "run_id": run.identity.run_id,
-                    "call_id": call.call_id,
-                    "server_name": call.server_name,
-                    "tool_name": call.tool_name,
-                    "was": call.action,
-                    "summary": summary,
-                }
-            )
+            names = {name: getattr(call, name) for name in ("call_id", "server_name", "tool_name")}
+            example = {"run_id": run.identity.run_id, **names, "was": call.action, "summary": summary}
+            self.examples.append(example)
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -164,15 +157,8 @@ class Backtest:
         risk, sure = recorded.tags, recorded.tags
         if risk:
             sure = frozenset() if run.policy_tags is None else risk - run.policy_tags
-        call = ToolCall(
-            recorded.server_name,
-            recorded.tool_name,
-            None,
-            recorded.bytes_in,
-            ambiguous=recorded.ambiguous,
-            continues=recorded.continues,
-            risk_classes=sure,
-        )
+        call = ToolCall(recorded.server_name, recorded.tool_name, None, recorded.bytes_in, risk_classes=sure)
+        call.ambiguous, call.continues = recorded.ambiguous, recorded.continues
         needs_args, needs_risk = self._needs_of(call, risk, sure)
         value: Any = None
         unknown = False

@@ -40,12 +40,9 @@ class WouldExpect(Part):
     reason_code: str | UnsetType = UNSET
 
 
-class Expect(Part):
+class Expect(WouldExpect):
     """Members that are left out are not compared. `would` is for policies that only observe."""
 
-    action: Action
-    rule_id: str | UnsetType | None = UNSET
-    reason_code: str | UnsetType = UNSET
     severity: Severity | UnsetType = UNSET
     backoff_ms: int | UnsetType = UNSET
     hint_kind: HintKind | UnsetType = UNSET
