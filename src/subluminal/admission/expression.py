@@ -13,6 +13,8 @@ Operators
 
 from __future__ import annotations
 
+from operator import add, ge, gt, le, lt, mul, neg, sub
+
 from subluminal.admission import bps
 from subluminal.admission.bps import ArithmeticFault, checked
 
@@ -184,24 +186,14 @@ def _equal(left: Value, right: Value) -> bool:
 
 
 _LAZY: dict[str, Callable[[Evaluation, list[Any]], Value]] = {"if": _if, "and": _and, "or": _or}
-_FOLDS: dict[str, Callable[[int, int], int]] = {
-    "add": lambda a, b: a + b,
-    "mul": lambda a, b: a * b,
-    "min": min,
-    "max": max,
-}
+_FOLDS: dict[str, Callable[[int, int], int]] = {"add": add, "mul": mul, "min": min, "max": max}
 _INTEGERS: dict[str, Callable[..., int]] = {
-    "sub": lambda a, b: a - b,
+    "sub": sub,
     "div": bps.divide,
     "rem": bps.remainder,
-    "neg": lambda a: -a,
+    "neg": neg,
     "abs": abs,
     "bps_mul": bps.bps_mul,
     "bps_div": bps.bps_div,
 }
-_COMPARISONS: dict[str, Callable[[int, int], bool]] = {
-    "lt": lambda a, b: a < b,
-    "le": lambda a, b: a <= b,
-    "gt": lambda a, b: a > b,
-    "ge": lambda a, b: a >= b,
-}
+_COMPARISONS: dict[str, Callable[[int, int], bool]] = {"lt": lt, "le": le, "gt": gt, "ge": ge}

@@ -147,13 +147,9 @@ def _call(request: AdmissionRequest, server_name: str) -> ToolCall:
     args = state.binding("args")
     size = state.binding("bytes_in")
     name = state.binding("server_name")
-    return ToolCall(
-        name if isinstance(name, str) else server_name,
-        request.tool,
-        args.encode() if isinstance(args, str) else args if isinstance(args, bytes) else None,
-        size if isinstance(size, int) else 0,
-        TRANSPORT,
-    )
+    server = name if isinstance(name, str) else server_name
+    raw = args.encode() if isinstance(args, str) else args if isinstance(args, bytes) else None
+    return ToolCall(server, request.tool, raw, size if isinstance(size, int) else 0, TRANSPORT)
 
 
 def _time(state: ReadOnlyState, name: str) -> int | None:

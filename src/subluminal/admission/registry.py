@@ -79,11 +79,7 @@ class RuleRegistry:
 
     def compute_version_hash(self) -> str:
         """Worked out from the rules themselves each time."""
-        content = {
-            "axioms": _bodies(self._axioms),
-            "policies": _bodies(self._policies),
-            "rules": _bodies(self._rules),
-        }
+        content = {"axioms": _bodies(self._axioms), "policies": _bodies(self._policies), "rules": _bodies(self._rules)}
         return "sha256:" + sha256_hex(canonical_bytes(content) + b"\n" + ENGINE_VERSION.encode())
 
     def admit(self, request: AdmissionRequest) -> AdmissionResult:

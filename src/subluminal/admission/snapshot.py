@@ -116,13 +116,7 @@ def bind_call(
     """
     size = bytes_in if bytes_in is not None else len(args or b"")
     return ReadOnlyState(
-        bindings={
-            "server_name": server_name,
-            "args": args,
-            "bytes_in": size,
-            "wall_ms": wall_ms,
-            "mono_ms": mono_ms,
-        }
+        bindings={"server_name": server_name, "args": args, "bytes_in": size, "wall_ms": wall_ms, "mono_ms": mono_ms}
     )
 
 

@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
+from msgspec import Struct
+
 from subluminal.agents.lines import BadLine, LineReader
 from subluminal.agents.progress import TextProgress
 from subluminal.contracts.agent_event import AgentEvent, AgentEventKind, bound_event, well_formed
@@ -35,29 +37,19 @@ class Mapper(Protocol):
     def finish(self) -> list[AgentEvent]: ...
 
 
-class RunRequest:
+class RunRequest(Struct, eq=False):
     """One prompt for one agent. `timeout_s` 0 means none; `env` is laid over a copy of our own environment."""
 
-    __slots__ = ("args", "cwd", "env", "program", "prompt", "show_stderr", "timeout_s")
+    prompt: str
+    args: Sequence[str] = ()
+    cwd: str | None = None
+    env: dict[str, str] = {}
+    timeout_s: float = 0
+    program: str | None = None
+    show_stderr: bool = False
 
-    def __init__(
-        self,
-        prompt: str,
-        *,
-        args: Sequence[str] = (),
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        timeout_s: float = 0,
-        program: str | None = None,
-        show_stderr: bool = False,
-    ) -> None:
-        self.prompt = prompt
-        self.args = tuple(args)
-        self.cwd = cwd
-        self.env = dict(env or {})
-        self.timeout_s = timeout_s
-        self.program = program
-        self.show_stderr = show_stderr
+    def __post_init__(self) -> None:
+        self.args, self.env = tuple(self.args), dict(self.env)
 
     def check(self) -> None:
         """Refuse, before anything is started, what no back end could run."""

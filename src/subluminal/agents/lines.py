@@ -28,14 +28,11 @@ _SURROGATES = re.compile(
 )
 
 
-class BadLine:
+class BadLine(msgspec.Struct, eq=False):
     """A line that cannot be read. `reason` is `oversize`, `not_json` or `unexpected_shape`."""
 
-    __slots__ = ("reason", "size")
-
-    def __init__(self, reason: str, size: int) -> None:
-        self.reason = reason
-        self.size = size
+    reason: str
+    size: int
 
 
 class LineSplitter:

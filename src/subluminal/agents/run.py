@@ -170,18 +170,10 @@ class AgentRun:
             "stderr_bytes": None if self._request.show_stderr else self._stderr_bytes,
             "events_dropped": self.events.dropped or None,
         }
-        self._completion.set_result(
-            bound_completion(
-                AgentCompletion(
-                    self.kind,
-                    status,
-                    exit_code,
-                    self._mapper.final_text,
-                    message or reason,
-                    {name: value for name, value in data.items() if value is not None},
-                )
-            )
-        )
+        known = {name: value for name, value in data.items() if value is not None}
+        text = self._mapper.final_text
+        completion = AgentCompletion(self.kind, status, exit_code, text, message or reason, known)
+        self._completion.set_result(bound_completion(completion))
         self.events.close()
 
     def _outcome(self, exit_code: int | None) -> tuple[CompletionStatus, str | None]:

@@ -40,16 +40,9 @@ MAX_EXPONENT_DIGITS = 16  # keeps exponents far inside what Decimal can hold (18
 MAX_INT_DIGITS = 640  # CPython's int/str conversion limit cannot be set lower than this
 
 KINDS = (
-    "invalid_utf8",
-    "lone_surrogate",
-    "invalid_json",
-    "trailing_bytes",
-    "duplicate_key",
-    "too_deep",
-    "not_finite",
-    "number_out_of_range",
-    "invalid_value",
-)
+    "invalid_utf8", "lone_surrogate", "invalid_json", "trailing_bytes", "duplicate_key", "too_deep", "not_finite",
+    "number_out_of_range", "invalid_value",
+)  # fmt: skip
 
 _FEW = 16
 _SMALL_INT = 1 << 63
@@ -134,9 +127,8 @@ def _read_exactly(raw: bytes) -> tuple[Any, bytes]:
             parse_constant=_refuse_constant,
         )
     except UnicodeDecodeError as error:
-        raise CanonicalError(
-            f"The JSON is not valid UTF-8 at byte {error.start}.", kind="invalid_utf8", hint="Encode it as UTF-8."
-        ) from None
+        message = f"The JSON is not valid UTF-8 at byte {error.start}."
+        raise CanonicalError(message, kind="invalid_utf8", hint="Encode it as UTF-8.") from None
     except json.JSONDecodeError as error:
         raise _syntax_error(error.msg, len(error.doc[: error.pos].encode(errors="replace"))) from None
     except RecursionError:
@@ -271,10 +263,8 @@ def _spelled_number(text: str) -> int | Decimal:
 def _exponent(text: str) -> int:
     digits = text.lstrip("+-").lstrip("0")
     if len(digits) >= MAX_EXPONENT_DIGITS:
-        raise CanonicalError(
-            f"The JSON has a number whose exponent has {MAX_EXPONENT_DIGITS} digits or more.",
-            kind="number_out_of_range",
-        )
+        message = f"The JSON has a number whose exponent has {MAX_EXPONENT_DIGITS} digits or more."
+        raise CanonicalError(message, kind="number_out_of_range")
     exponent = int(digits or "0")  # without the leading zeros, of which int() would not take 4,300
     return -exponent if text[:1] == "-" else exponent
 
@@ -334,11 +324,9 @@ def _encode_checked(value: Any) -> bytes:
     try:
         return _encode(value)
     except UnicodeEncodeError:
-        raise CanonicalError(
-            "The JSON has half of a UTF-16 surrogate pair in a string.",
-            kind="lone_surrogate",
-            hint="Write the character itself, or both halves.",
-        ) from None
+        message = "The JSON has half of a UTF-16 surrogate pair in a string."
+        hint = "Write the character itself, or both halves."
+        raise CanonicalError(message, kind="lone_surrogate", hint=hint) from None
     except RecursionError:
         raise _too_deep() from None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from subluminal.contracts.vocabulary import ALLOW, DEFAULT_ALLOW, INTERFACE_VERSION
 
 TYPE_CHECKING = False
@@ -9,40 +11,24 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class PolicyRef:
+class PolicyRef(Struct, eq=False, gc=False):
     """Which policy decided: the three names every decision event and error carries."""
 
-    __slots__ = ("policy_hash", "policy_id", "policy_version")
-
-    def __init__(self, policy_id: str, policy_version: str, policy_hash: str) -> None:
-        self.policy_id = policy_id
-        self.policy_version = policy_version
-        self.policy_hash = policy_hash
+    policy_id: str
+    policy_version: str
+    policy_hash: str
 
     def as_dict(self) -> dict[str, str]:
-        return {
-            "policy_id": self.policy_id,
-            "policy_version": self.policy_version,
-            "policy_hash": self.policy_hash,
-        }
+        return {"policy_id": self.policy_id, "policy_version": self.policy_version, "policy_hash": self.policy_hash}
 
 
-class Hint:
+class Hint(Struct, eq=False, gc=False):
     """§3.2.4: what the agent can do instead."""
 
-    __slots__ = ("hint_kind", "hint_text", "retry_advice", "suggested_args")
-
-    def __init__(
-        self,
-        hint_text: str,
-        hint_kind: str = "OTHER",
-        suggested_args: dict[str, Any] | None = None,
-        retry_advice: str | None = None,
-    ) -> None:
-        self.hint_text = hint_text
-        self.hint_kind = hint_kind
-        self.suggested_args = suggested_args
-        self.retry_advice = retry_advice
+    hint_text: str
+    hint_kind: str = "OTHER"
+    suggested_args: dict[str, Any] | None = None
+    retry_advice: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -53,52 +39,28 @@ class Hint:
         }
 
 
-class Decision:
+class _Ruling(Struct, eq=False, gc=False):
+    """What a decision always says; these members may be given by their place, all others only by name."""
+
+    action: str = ALLOW
+    rule_id: str | None = None
+    severity: str = "info"
+    reason_code: str = DEFAULT_ALLOW
+    summary: str = ""
+
+
+class Decision(_Ruling, kw_only=True):
     """§3.1. `would` is set in observe mode: the decision that enforcement would have taken.
 
     `retry_advice` is a sentence for THROTTLE (§3.2.3); hints carry their own. `policy` names the bundle that decided.
     """
 
-    __slots__ = (
-        "action",
-        "backoff_ms",
-        "hint",
-        "policy",
-        "reason_code",
-        "retry_advice",
-        "rule_id",
-        "severity",
-        "summary",
-        "terminate",
-        "would",
-    )
-
-    def __init__(
-        self,
-        action: str = ALLOW,
-        rule_id: str | None = None,
-        severity: str = "info",
-        reason_code: str = DEFAULT_ALLOW,
-        summary: str = "",
-        *,
-        policy: PolicyRef,
-        backoff_ms: int | None = None,
-        retry_advice: str | None = None,
-        hint: Hint | None = None,
-        terminate: tuple[str, str] | None = None,
-        would: Decision | None = None,
-    ) -> None:
-        self.action = action
-        self.rule_id = rule_id
-        self.severity = severity
-        self.reason_code = reason_code
-        self.summary = summary
-        self.policy = policy
-        self.backoff_ms = backoff_ms
-        self.retry_advice = retry_advice
-        self.hint = hint
-        self.terminate = terminate  # (terminate_code, terminate_message)
-        self.would = would
+    policy: PolicyRef
+    backoff_ms: int | None = None
+    retry_advice: str | None = None
+    hint: Hint | None = None
+    terminate: tuple[str, str] | None = None  # (terminate_code, terminate_message)
+    would: Decision | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The decision object of §3.1, with the optional members only where the action has them."""
@@ -142,10 +104,7 @@ def subluminal_data(
     if decision.hint is not None:
         data["hint"] = decision.hint.as_dict()
     if decision.terminate is not None:
-        data["terminate"] = {
-            "terminate_code": decision.terminate[0],
-            "terminate_message": decision.terminate[1],
-        }
+        data["terminate"] = {"terminate_code": decision.terminate[0], "terminate_message": decision.terminate[1]}
     return data
 
 

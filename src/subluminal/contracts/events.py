@@ -28,10 +28,7 @@ SecretSource = Literal["env", "keychain", "file"]
 Count = Annotated[int, Meta(ge=0)]
 # Patterns are read by Python and by JSON Schema: `[0-9]`, for Python's `\d` takes the digits of every script, and
 # `$(?!\n)`, for Python's `$` alone lets a final newline pass.
-Timestamp = Annotated[
-    str,
-    Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?Z$(?!\n)"),
-]
+Timestamp = Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?Z$(?!\n)")]
 
 
 class Source(Struct, omit_defaults=True):

@@ -41,14 +41,9 @@ MAX_NUMBER = 1 << 60
 
 PREVIEWS = ("args_preview", "result_preview")
 TEXT_COLUMNS = {
-    "tool_name": CALL,
-    "server_name": CALL,
-    "call_id": CALL,
-    "args_preview": CALL,
-    "rule_id": DECISION,
-    "summary": DECISION,
-    "error_message": END,
-    "result_preview": END,
+    **dict.fromkeys(("tool_name", "server_name", "call_id", "args_preview"), CALL),
+    **dict.fromkeys(("rule_id", "summary"), DECISION),
+    **dict.fromkeys(("error_message", "result_preview"), END),
 }
 
 

@@ -22,49 +22,19 @@ class Job:
 # provider -> (the variable that proves it, job id, repository, branch, actor); several names: the first that is set.
 _Names = tuple[str, ...]
 PROVIDERS: dict[str, tuple[str, _Names, _Names, _Names, _Names]] = {
-    "github_actions": (
-        "GITHUB_ACTIONS",
-        ("GITHUB_RUN_ID",),
-        ("GITHUB_REPOSITORY",),
-        ("GITHUB_HEAD_REF", "GITHUB_REF_NAME"),
-        ("GITHUB_ACTOR",),
-    ),
-    "gitlab": (
-        "GITLAB_CI",
-        ("CI_JOB_ID",),
-        ("CI_PROJECT_PATH",),
-        ("CI_MERGE_REQUEST_SOURCE_BRANCH_NAME", "CI_COMMIT_REF_NAME"),
-        ("GITLAB_USER_LOGIN",),
-    ),
-    "jenkins": (
-        "JENKINS_URL",
-        ("BUILD_TAG", "BUILD_ID"),
-        ("GIT_URL",),
-        ("CHANGE_BRANCH", "BRANCH_NAME", "GIT_BRANCH"),
-        ("CHANGE_AUTHOR", "BUILD_USER_ID"),
-    ),
-    "buildkite": (
-        "BUILDKITE",
-        ("BUILDKITE_JOB_ID", "BUILDKITE_BUILD_ID"),
-        ("BUILDKITE_REPO",),
-        ("BUILDKITE_BRANCH",),
-        ("BUILDKITE_BUILD_CREATOR", "BUILDKITE_UNBLOCKER"),
-    ),
-    "circleci": (
-        "CIRCLECI",
-        ("CIRCLE_WORKFLOW_JOB_ID", "CIRCLE_BUILD_NUM"),
-        ("CIRCLE_REPOSITORY_URL", "CIRCLE_PROJECT_REPONAME"),
-        ("CIRCLE_BRANCH",),
-        ("CIRCLE_USERNAME",),
-    ),
-    "azure": (
-        "TF_BUILD",
-        ("SYSTEM_JOBID", "BUILD_BUILDID"),
-        ("BUILD_REPOSITORY_NAME",),
-        ("SYSTEM_PULLREQUEST_SOURCEBRANCH", "BUILD_SOURCEBRANCHNAME"),
-        ("BUILD_REQUESTEDFOR",),
-    ),
-}
+    "github_actions": ("GITHUB_ACTIONS", ("GITHUB_RUN_ID",), ("GITHUB_REPOSITORY",),
+        ("GITHUB_HEAD_REF", "GITHUB_REF_NAME"), ("GITHUB_ACTOR",)),
+    "gitlab": ("GITLAB_CI", ("CI_JOB_ID",), ("CI_PROJECT_PATH",),
+        ("CI_MERGE_REQUEST_SOURCE_BRANCH_NAME", "CI_COMMIT_REF_NAME"), ("GITLAB_USER_LOGIN",)),
+    "jenkins": ("JENKINS_URL", ("BUILD_TAG", "BUILD_ID"), ("GIT_URL",),
+        ("CHANGE_BRANCH", "BRANCH_NAME", "GIT_BRANCH"), ("CHANGE_AUTHOR", "BUILD_USER_ID")),
+    "buildkite": ("BUILDKITE", ("BUILDKITE_JOB_ID", "BUILDKITE_BUILD_ID"), ("BUILDKITE_REPO",),
+        ("BUILDKITE_BRANCH",), ("BUILDKITE_BUILD_CREATOR", "BUILDKITE_UNBLOCKER")),
+    "circleci": ("CIRCLECI", ("CIRCLE_WORKFLOW_JOB_ID", "CIRCLE_BUILD_NUM"),
+        ("CIRCLE_REPOSITORY_URL", "CIRCLE_PROJECT_REPONAME"), ("CIRCLE_BRANCH",), ("CIRCLE_USERNAME",)),
+    "azure": ("TF_BUILD", ("SYSTEM_JOBID", "BUILD_BUILDID"), ("BUILD_REPOSITORY_NAME",),
+        ("SYSTEM_PULLREQUEST_SOURCEBRANCH", "BUILD_SOURCEBRANCHNAME"), ("BUILD_REQUESTEDFOR",)),
+}  # fmt: skip
 _GENERIC = ("CI", ("CI_JOB_ID", "BUILD_ID"), ("CI_REPO",), ("CI_BRANCH",), ("CI_ACTOR",))
 
 

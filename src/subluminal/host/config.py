@@ -65,18 +65,9 @@ class Config:
     """The settings in force. `warnings` are sentences for the user about what was left out."""
 
     __slots__ = (
-        "_environ",
-        "_from_environ",
-        "_servers",
-        "audit",
-        "max_inspect_bytes",
-        "max_message_bytes",
-        "max_preview_bytes",
-        "patterns",
-        "refusal_style",
-        "timeout_ms",
-        "warnings",
-    )
+        "_environ", "_from_environ", "_servers", "audit", "max_inspect_bytes", "max_message_bytes", "max_preview_bytes",
+        "patterns", "refusal_style", "timeout_ms", "warnings",
+    )  # fmt: skip
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.max_inspect_bytes = MAX_INSPECT_BYTES
@@ -303,9 +294,8 @@ def _apply_project(config: Config, path: str) -> None:
         elif setting != getattr(config, key):
             left_out.append(key)
     if left_out:
-        config.warnings.append(
-            f"{path}: a project may only make settings stricter; left out: {', '.join(sorted(left_out))}"
-        )
+        message = f"{path}: a project may only make settings stricter; left out: {', '.join(sorted(left_out))}"
+        config.warnings.append(message)
 
 
 def _tightens(config: Config, key: str, value: int | str) -> bool:

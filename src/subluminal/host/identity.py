@@ -226,10 +226,8 @@ def _given_workload(environ: MutableMapping[str, str]) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        print(
-            f"sub: SUB_WORKLOAD is not a JSON object of at most {_MAX_WORKLOAD_CHARS} characters; ignored",
-            file=sys.stderr,
-        )
+        message = f"sub: SUB_WORKLOAD is not a JSON object of at most {_MAX_WORKLOAD_CHARS} characters; ignored"
+        print(message, file=sys.stderr)
         return None
     return value
 

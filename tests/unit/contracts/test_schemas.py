@@ -14,12 +14,11 @@ import yaml
 
 from harness import places
 from subluminal.contracts.policy import Bundle
-from subluminal.contracts.schemas import schemas
 
 ROOT = places.ROOT
 EVENTS = [json.loads(line) for line in (ROOT / "tests/fixtures/events.jsonl").read_text("utf-8").splitlines()]
 POLICIES = sorted((ROOT / "tests/fixtures/policies").glob("*.yaml"))
-SCHEMAS = schemas()
+SCHEMAS = {path.name: json.loads(path.read_text("utf-8")) for path in sorted((ROOT / "schema").glob("*.json"))}
 
 
 def accepts(name, value):

@@ -249,14 +249,8 @@ class BreakerRule(Accumulator):
         return self._refuse(reason_code, threshold, window_ms)
 
     def _refuse(self, reason_code: str, threshold: int, window_ms: int) -> Refusal:
-        facts = {
-            "scope": self.scope,
-            "threshold": threshold,
-            "limit": threshold,
-            "count": threshold,
-            "used": threshold,
-            "window_ms": window_ms,
-        }
+        numbers = dict.fromkeys(("threshold", "limit", "count", "used"), threshold)
+        facts = {"scope": self.scope, **numbers, "window_ms": window_ms}
         return Refusal(self, self.on_trip, self.reason_code or reason_code, facts)
 
     def feed(self, entries: Entries, keys: Any, ok: bool, latency_ms: int, mono_ms: int) -> tuple[list[Op], list[Trip]]:

@@ -11,6 +11,8 @@ passed over when it is ALLOW: failing open never hides another rule's refusal.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from subluminal.contracts.decision import Decision, PolicyRef
 from subluminal.contracts.vocabulary import (
     ALLOW,
@@ -140,16 +142,7 @@ class Engine:
         refused = self._refuse(refusal, judgement)
         if self.mode != "observe":
             return refused
-        allowed = self.allow(outcome)
-        return Decision(
-            ALLOW,
-            allowed.rule_id,
-            allowed.severity,
-            allowed.reason_code,
-            "Allowed: the policy only observes.",
-            policy=self.policy,
-            would=refused,
-        )
+        return replace(self.allow(outcome), summary="Allowed: the policy only observes.", would=refused)
 
     def allow(self, outcome: Outcome) -> Decision:
         if outcome.failed is not None:
@@ -185,28 +178,22 @@ class Engine:
         facts = {**self._names(judgement.call), "reason_code": refusal.reason_code, **refusal.facts}
         facts["rule_id"] = rule.rule_id if rule is not None else None
         action = self._as_mode(refusal)
-        decision = Decision(
-            action,
-            facts["rule_id"],
-            rule.severity if rule is not None else "warn",
-            refusal.reason_code,
-            summary(refusal.reason_code, facts, message),
-            policy=self.policy,
-        )
+        severity = rule.severity if rule is not None else "warn"
+        text = summary(refusal.reason_code, facts, message)
+        decision = Decision(action, facts["rule_id"], severity, refusal.reason_code, text, policy=self.policy)
         if action == THROTTLE:
             wait = facts.get("backoff_ms") or DEFAULT_BACKOFF_MS
             decision.backoff_ms = wait
             decision.retry_advice = detail.get("retry_advice") or f"Wait {duration(wait)}, then retry."
         elif action == REJECT_WITH_HINT:
-            template = detail.get("suggested_args")
+            template = detail.get("suggested_args") or None
+            args = None if template is None else _args_or_none(judgement)
             decision.hint = make_hint(
                 refusal.reason_code,
                 facts,
                 budget_or_rate=rule.hint_kind if rule is not None and detail else None,
                 hint_text=detail.get("hint_text"),
-                suggested=suggest(template, _args_or_none(judgement), judgement.call.bytes_in, facts)
-                if template
-                else None,
+                suggested=suggest(template, args, judgement.call.bytes_in, facts),
                 retry_advice=detail.get("retry_advice"),
                 message=message,
             )
@@ -219,13 +206,7 @@ class Engine:
     def trip_message(self, rule: BreakerRule, trip: Trip, call: ToolCall) -> tuple[str, str]:
         """Code and message with which a breaker terminates the run when a call has ended."""
         names = self._names(call)
-        facts = {
-            **names,
-            **trip,
-            "limit": trip["threshold"],
-            "count": trip["threshold"],
-            "used": trip["threshold"],
-        }
+        facts = {**names, **trip, "limit": trip["threshold"], "count": trip["threshold"], "used": trip["threshold"]}
         text = fill(rule.detail.get("hint_text") or rule.message or "", facts)
         text = text or f"{names['tool']} on {names['server']} tripped breaker {rule.rule_id} ({trip['reason_code']})."
         return rule.detail.get("terminate_code") or trip["reason_code"], text

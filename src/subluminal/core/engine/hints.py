@@ -10,19 +10,8 @@ Texts of a policy may use {tool} {server} {rule_id} {policy_id} {reason_code} {s
 
 from __future__ import annotations
 
+from subluminal.contracts import vocabulary as vocab
 from subluminal.contracts.decision import Hint
-from subluminal.contracts.vocabulary import (
-    AMBIGUOUS_MESSAGE,
-    BREAKER_ERRORS,
-    BREAKER_LATENCY,
-    BREAKER_REPEAT,
-    BUDGET_EXCEEDED,
-    DUPLICATE_CALL,
-    EVALUATION_ERROR,
-    RATE_LIMITED,
-    RUN_TERMINATED,
-    UNINSPECTED_ARGS,
-)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,19 +24,9 @@ MAX_NAME_CHARS = 80
 MAX_SUGGESTED_BYTES = 8_192
 
 PLACEHOLDERS = (
-    "tool",
-    "server",
-    "rule_id",
-    "policy_id",
-    "reason_code",
-    "scope",
-    "limit",
-    "used",
-    "backoff_ms",
-    "window_ms",
-    "threshold",
-    "count",
-)
+    "tool", "server", "rule_id", "policy_id", "reason_code", "scope", "limit", "used", "backoff_ms", "window_ms",
+    "threshold", "count",
+)  # fmt: skip
 
 
 def clip(text: str, bound: int) -> str:
@@ -85,41 +64,30 @@ def duration(ms: int) -> str:
 def _why_and_next(reason_code: str, facts: dict[str, Any]) -> tuple[str, str] | None:
     """The standard reason and advice of each reason code that the engine itself gives."""
     get = facts.get
-    if reason_code == BUDGET_EXCEEDED:
-        return (
-            f"the budget of {get('limit')} {get('unit', 'calls')} ({_scope(facts)}) is used up",
-            "Do not retry; finish with what you have or ask for a larger budget",
-        )
-    if reason_code == RATE_LIMITED:
+    if reason_code == vocab.BUDGET_EXCEEDED:
+        why = f"the budget of {get('limit')} {get('unit', 'calls')} ({_scope(facts)}) is used up"
+        return why, "Do not retry; finish with what you have or ask for a larger budget"
+    if reason_code == vocab.RATE_LIMITED:
         wait = f"Wait {duration(facts['backoff_ms'])}, then retry" if get("backoff_ms") else "Slow down, then retry"
         return f"the rate limit of {get('limit')} calls at once ({_scope(facts)}) is reached", wait
-    if reason_code == DUPLICATE_CALL:
-        return (
-            f"the same call was already made within {duration(facts['window_ms'])}",
-            "Use the result of the earlier call, or change the arguments",
-        )
-    if reason_code == BREAKER_REPEAT:
-        return (
-            f"the same call was made {get('count')} times within {duration(facts['window_ms'])}",
-            "Do not repeat it; try something else",
-        )
-    if reason_code == BREAKER_ERRORS:
-        return (
-            f"it failed {get('count')} times within {duration(facts['window_ms'])}",
-            "Look at the errors and try another way",
-        )
-    if reason_code == BREAKER_LATENCY:
-        return (
-            f"{get('count')} calls within {duration(facts['window_ms'])} were too slow",
-            "Wait, or try another way",
-        )
-    if reason_code == EVALUATION_ERROR:
+    if reason_code == vocab.DUPLICATE_CALL:
+        why = f"the same call was already made within {duration(facts['window_ms'])}"
+        return why, "Use the result of the earlier call, or change the arguments"
+    if reason_code == vocab.BREAKER_REPEAT:
+        why = f"the same call was made {get('count')} times within {duration(facts['window_ms'])}"
+        return why, "Do not repeat it; try something else"
+    if reason_code == vocab.BREAKER_ERRORS:
+        why = f"it failed {get('count')} times within {duration(facts['window_ms'])}"
+        return why, "Look at the errors and try another way"
+    if reason_code == vocab.BREAKER_LATENCY:
+        return f"{get('count')} calls within {duration(facts['window_ms'])} were too slow", "Wait, or try another way"
+    if reason_code == vocab.EVALUATION_ERROR:
         return "the policy could not be evaluated for this call", "Report this to the operator"
-    if reason_code == UNINSPECTED_ARGS:
+    if reason_code == vocab.UNINSPECTED_ARGS:
         return "the arguments are too large to be checked by policy", "Send smaller arguments"
-    if reason_code == AMBIGUOUS_MESSAGE:
+    if reason_code == vocab.AMBIGUOUS_MESSAGE:
         return "the message can be read in more than one way", "Send one well-formed JSON-RPC message per line"
-    if reason_code == RUN_TERMINATED:
+    if reason_code == vocab.RUN_TERMINATED:
         return "this run has been terminated", "Stop; no further tool call will be accepted"
     return None
 
@@ -149,10 +117,11 @@ def summary(reason_code: str, facts: dict[str, Any], message: str | None) -> str
     return clip(f"{subject}{rule}: {standard[0]}. {standard[1]}.", MAX_SUMMARY_CHARS)
 
 
-_HINT_KINDS = {BUDGET_EXCEEDED: "BUDGET", RATE_LIMITED: "RATE"}
-_OTHER = frozenset(
-    (DUPLICATE_CALL, BREAKER_ERRORS, BREAKER_LATENCY, BREAKER_REPEAT, EVALUATION_ERROR, UNINSPECTED_ARGS)
-)
+_HINT_KINDS = {vocab.BUDGET_EXCEEDED: "BUDGET", vocab.RATE_LIMITED: "RATE"}
+_OTHER = frozenset((
+    vocab.DUPLICATE_CALL, vocab.BREAKER_ERRORS, vocab.BREAKER_LATENCY, vocab.BREAKER_REPEAT, vocab.EVALUATION_ERROR,
+    vocab.UNINSPECTED_ARGS,
+))  # fmt: skip
 
 
 def make_hint(

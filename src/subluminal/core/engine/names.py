@@ -32,13 +32,7 @@ class Pattern:
     __slots__ = ("exact", "prefix", "regex", "suffix", "test")
 
     def __init__(
-        self,
-        test: NameTest,
-        *,
-        exact: str | None = None,
-        prefix: str = "",
-        suffix: str = "",
-        regex: str | None = None,
+        self, test: NameTest, *, exact: str | None = None, prefix: str = "", suffix: str = "", regex: str | None = None
     ) -> None:
         self.test = test
         self.suffix = suffix
@@ -162,17 +156,9 @@ class NameIndex:
     """Which of many numbered rules a name matches, without trying them all."""
 
     __slots__ = (
-        "_always",
-        "_exact",
-        "_head_lengths",
-        "_heads",
-        "_numbers",
-        "_regexes",
-        "_set",
-        "_slow",
-        "_tail_lengths",
+        "_always", "_exact", "_head_lengths", "_heads", "_numbers", "_regexes", "_set", "_slow", "_tail_lengths",
         "_tails",
-    )
+    )  # fmt: skip
 
     def __init__(self, rules: Iterable[tuple[int, NameMatch | None]]) -> None:
         self._always: list[int] = []

@@ -62,16 +62,13 @@ class Judgement(Struct, eq=False, gc=False):
         return args_hash
 
 
-class Refusal:
+class Refusal(Struct, eq=False, gc=False):
     """A rule that wants this call refused: the action it asks for, why, and the numbers behind it."""
 
-    __slots__ = ("action", "facts", "reason_code", "rule")
-
-    def __init__(self, rule: Rule | None, action: str, reason_code: str, facts: dict[str, Any] | None = None) -> None:
-        self.rule = rule
-        self.action = action
-        self.reason_code = reason_code
-        self.facts = facts or {}
+    rule: Rule | None
+    action: str
+    reason_code: str
+    facts: dict[str, Any] = {}
 
 
 class Outcome(Struct, eq=False, gc=False):
@@ -91,19 +88,9 @@ class Rule:
     """The head of every rule. `detail` is the effect object of its kind."""
 
     __slots__ = (
-        "args",
-        "detail",
-        "hours",
-        "kind",
-        "message",
-        "number",
-        "reason_code",
-        "risk",
-        "rule_id",
-        "server",
-        "severity",
+        "args", "detail", "hours", "kind", "message", "number", "reason_code", "risk", "rule_id", "server", "severity",
         "tool",
-    )
+    )  # fmt: skip
     hint_kind: str | None = None
 
     def __init__(self, number: int, spec: dict[str, Any]) -> None:

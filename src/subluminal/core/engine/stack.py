@@ -7,6 +7,7 @@ dedupe window. That is known only when every bundle has spoken, hence two lists 
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from subluminal.contracts.decision import Decision, PolicyRef
 from subluminal.contracts.vocabulary import (
@@ -230,15 +231,7 @@ class Stack:
                 continue
             best = decision.would
             if best is None or ACTION_STRICTNESS[would.action] > ACTION_STRICTNESS[best.action]:
-                decision = Decision(
-                    decision.action,
-                    decision.rule_id,
-                    decision.severity,
-                    decision.reason_code,
-                    decision.summary,
-                    policy=decision.policy,
-                    would=would,
-                )
+                decision = replace(decision, would=would)
         return decision
 
     def _terminate_op(self, winner: Outcome, judgement: Judgement) -> Op:
@@ -255,15 +248,9 @@ class Stack:
         words = f": {message}" if message and not policy_id and code != RUN_TERMINATED else ""
         call = judgement.call
         facts = {"tool": show_name(call.tool_name), "server": show_name(call.server_name), "rule_id": rule_id or None}
-        decision = Decision(
-            TERMINATE_RUN,
-            rule_id or None,
-            "critical",
-            RUN_TERMINATED,
-            summary(RUN_TERMINATED, facts, f"this run has been terminated ({code}{words})"),
-            policy=policy,
-            terminate=(code, message),
-        )
+        text = summary(RUN_TERMINATED, facts, f"this run has been terminated ({code}{words})")
+        decision = Decision(TERMINATE_RUN, rule_id or None, "critical", RUN_TERMINATED, text, policy=policy)
+        decision.terminate = (code, message)
         return Verdict(decision, plans.tags, [], None, state.next_seq())
 
 

@@ -41,17 +41,9 @@ class Redactor:
     """Immutable after construction apart from patterns that are compiled when first needed."""
 
     __slots__ = (
-        "_anchors",
-        "_custom",
-        "_custom_sources",
-        "_escapable",
-        "_forms",
-        "_gate",
-        "_hex",
-        "_hex_words",
-        "_words",
+        "_anchors", "_custom", "_custom_sources", "_escapable", "_forms", "_gate", "_hex", "_hex_words", "_words",
         "refused",
-    )
+    )  # fmt: skip
 
     def __init__(self, secrets: Iterable[str | bytes] = (), patterns: Iterable[tuple[str, str]] = ()) -> None:
         # How many values were too short to be found safely; whoever injects them must say so.
@@ -206,22 +198,16 @@ def _as_bytes(secret: str) -> bytes:
 def check_pattern(name: str, regex: str) -> tuple[str, str]:
     """A user's own pattern, refused with a sentence when it cannot be used."""
     if not name or not all(c.isascii() and (c.isalnum() or c in "_-") for c in name):
-        raise ConfigError(
-            f"redaction pattern name {name!r} is not usable",
-            hint="Use letters, digits, `_` and `-`: the name is shown in place of what it masks.",
-        )
+        hint = "Use letters, digits, `_` and `-`: the name is shown in place of what it masks."
+        raise ConfigError(f"redaction pattern name {name!r} is not usable", hint=hint)
     try:
         pattern = _compile_utf8(regex)
     except Exception as error:
-        raise ConfigError(
-            f"redaction pattern {name!r} is not a valid regular expression: {error}",
-            hint="Patterns are RE2: no backreferences, no lookahead or lookbehind.",
-        ) from None
+        message = f"redaction pattern {name!r} is not a valid regular expression: {error}"
+        raise ConfigError(message, hint="Patterns are RE2: no backreferences, no lookahead or lookbehind.") from None
     if pattern.fullmatch(b"") is not None:
-        raise ConfigError(
-            f"redaction pattern {name!r} matches empty text, so it would match everywhere",
-            hint="Let it require at least one character, for example `+` in place of `*`.",
-        )
+        message = f"redaction pattern {name!r} matches empty text, so it would match everywhere"
+        raise ConfigError(message, hint="Let it require at least one character, for example `+` in place of `*`.")
     return name, regex
 
 
@@ -290,19 +276,8 @@ def _begins_like_a_token(text: str, lowered: str) -> bool:
 
 
 _WITH_UNDERSCORE = (
-    "ghp_",
-    "gho_",
-    "ghu_",
-    "ghs_",
-    "ghr_",
-    "github_pat_",
-    "k_live_",
-    "k_test_",
-    "whsec_",
-    "npm_",
-    "hf_",
-    "_v1_",
-)
+    "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "k_live_", "k_test_", "whsec_", "npm_", "hf_", "_v1_",
+)  # fmt: skip
 _WITH_HYPHEN = ("GOCSPX-", "gl", "xox", "xapp-", "sk-", "pypi-")
 
 

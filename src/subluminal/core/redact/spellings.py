@@ -89,17 +89,8 @@ class Form:
     """
 
     __slots__ = (
-        "_edge",
-        "_head",
-        "_patterns",
-        "_plain",
-        "_spell",
-        "_symbols",
-        "anchors",
-        "escapable",
-        "is_line",
-        "shared",
-    )
+        "_edge", "_head", "_patterns", "_plain", "_spell", "_symbols", "anchors", "escapable", "is_line", "shared",
+    )  # fmt: skip
 
     def __init__(
         self,

@@ -23,11 +23,7 @@ _TOKEN = rb"[A-Za-z0-9_-]"
 
 # How much a match must prove before it counts: nothing, or what `_TESTS` says under this word.
 _SHAPES: list[tuple[str, bytes, str]] = [
-    (
-        "private_key",
-        rb"(-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----[A-Za-z0-9+/=\s\\:,.%&;#()_-]{20,})",
-        "",
-    ),
+    ("private_key", rb"(-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----[A-Za-z0-9+/=\s\\:,.%&;#()_-]{20,})", ""),
     ("aws_key", rb"\b((?:AKIA|ASIA)[A-Z0-9]{16})\b", ""),
     ("gcp_key", rb"\b(AIza%b{35,}|ya29\.%b{20,}|GOCSPX-%b{20,})" % (_TOKEN, _TOKEN, _TOKEN), ""),
     ("github_token", rb"\b(gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{40,})", ""),
@@ -45,21 +41,13 @@ _SHAPES: list[tuple[str, bytes, str]] = [
     ("jwt", rb"\b(eyJ%b{10,}(?:\.eyJ%b*(?:\.%b*)?|\z))" % (_TOKEN, _TOKEN, _TOKEN), ""),
     ("azure_key", rb"\b(?:Account|SharedAccess)Key=([A-Za-z0-9+/%%]{20,}=*)", ""),
     ("azure_sas", rb"[?&;](?:\\u0026)?sig=([A-Za-z0-9%%+/_-]{20,}=*)", ""),
-    (
-        "url_credentials",
-        rb"\b[A-Za-z][A-Za-z0-9+.-]*:(?:\\*/){2}[^\s/?#@:\"'<>\\]*:([^\s/?#@\"'<>]+)@",
-        "value",
-    ),
+    ("url_credentials", rb"\b[A-Za-z][A-Za-z0-9+.-]*:(?:\\*/){2}[^\s/?#@:\"'<>\\]*:([^\s/?#@\"'<>]+)@", "value"),
     ("url_credentials", rb"\bhttps?:(?:\\*/){2}([A-Za-z0-9_-]{20,})@", ""),
     ("basic_auth", rb"(?i:\bauthorization)[^A-Za-z0-9]{1,8}(?i:basic)\s+([A-Za-z0-9+/_-]{4,}={0,2})", "base64"),
     ("bearer_token", rb"(?i:\bbearer)(?:\s|%%20|\+){1,4}([A-Za-z0-9._~+/-]{12,}=*)", "mixed"),
     # "key": "value", with the quotes escaped zero times, once and twice
     ("password", rb"(?i)\"%b%b\d*\"\s*:\s*\"((?:[^\"\\]|\\[\s\S])+)" % (_NAME, _KEY), "keyed"),
-    (
-        "password",
-        rb"(?i)\\\"%b%b\d*\\\"\s*:\s*\\\"((?:[^\"\\]|\\\\\\[\s\S]|\\{1,2}[^\"\\])+)" % (_NAME, _KEY),
-        "keyed",
-    ),
+    ("password", rb"(?i)\\\"%b%b\d*\\\"\s*:\s*\\\"((?:[^\"\\]|\\\\\\[\s\S]|\\{1,2}[^\"\\])+)" % (_NAME, _KEY), "keyed"),
     (
         "password",
         rb"(?i)\\{3,7}\"%b%b\d*\\{3,7}\"\s*:\s*\\{3,7}\"((?:[^\"\\]|\\{1,7}[^\"\\]|\\{8,}[\s\S])+)" % (_NAME, _KEY),
@@ -74,11 +62,7 @@ _SHAPES: list[tuple[str, bytes, str]] = [
     ("password", rb"\b[A-Z0-9_]*%b=([^\s\"'\\;&|<>(){}$][^\s\"'\\;&|<>(){}]{3,})" % _ENV_KEY, "long"),
     # key = "value" in code and settings; key: value alone on its line; --key=value and --key value
     ("password", rb"(?i)\b%b%b\s*(?:=|:|:=|=>)\s*\\*[\"']([^\"'\\\s]{6,})" % (_NAME, _KEY), "random"),
-    (
-        "password",
-        rb"(?i)\b%b%b\s*[:=]\s*([^\s\"'\\(){}\[\],;<>]{8,})(?:[\s\"'\\]|\z)" % (_NAME, _KEY),
-        "assigned",
-    ),
+    ("password", rb"(?i)\b%b%b\s*[:=]\s*([^\s\"'\\(){}\[\],;<>]{8,})(?:[\s\"'\\]|\z)" % (_NAME, _KEY), "assigned"),
     ("password", rb"(?i)(?:^|\s|\")--%b%b=\\*[\"']?([^\s\"'\\]{4,})" % (_NAME, _KEY), "long"),
     (
         "password",

@@ -110,13 +110,8 @@ def process_table() -> list[Process]:
 
 
 def _from_ps() -> Iterator[Process]:
-    done = subprocess.run(
-        ["ps", "-axo", "pid=,ppid=,stat=,lstart="],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = ["ps", "-axo", "pid=,ppid=,stat=,lstart="]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     for line in done.stdout.splitlines():
         pid, parent, state, started = line.split(None, 3)
         try:

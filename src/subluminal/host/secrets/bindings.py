@@ -25,30 +25,15 @@ PLACEHOLDER = "sub://"
 BINDINGS_VARIABLE = "SUB_SECRET_BINDINGS"
 # Everything that steers or identifies a shim. An agent that a tool server starts still belongs to the run: its shims
 # find it through their ancestors. Other names that happen to begin with SUB_ are not ours to take.
-CONTROL_VARIABLES = frozenset(
-    (
-        *IDENTITY_VARIABLES,
-        "SUB_AUDIT",
-        "SUB_EVENTS",
-        "SUB_HOME",
-        "SUB_LEDGER_IDLE_S",
-        "SUB_MAX_INSPECT_BYTES",
-        "SUB_MAX_MESSAGE_BYTES",
-        "SUB_MAX_PREVIEW_BYTES",
-        "SUB_POLICY",
-        "SUB_POLICY_JSON",
-        "SUB_REFUSAL_STYLE",
-        "SUB_TIMEOUT_MS",
-        "SUB_WORKLOAD",
-    )
-)
+CONTROL_VARIABLES = frozenset((
+    *IDENTITY_VARIABLES, "SUB_AUDIT", "SUB_EVENTS", "SUB_HOME", "SUB_LEDGER_IDLE_S", "SUB_MAX_INSPECT_BYTES",
+    "SUB_MAX_MESSAGE_BYTES", "SUB_MAX_PREVIEW_BYTES", "SUB_POLICY", "SUB_POLICY_JSON", "SUB_REFUSAL_STYLE",
+    "SUB_TIMEOUT_MS", "SUB_WORKLOAD",
+))  # fmt: skip
 # What any program may rely on; an env_allowlist adds to these.
-ALWAYS_PASSED = frozenset(
-    (
-        *("HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"),
-        *("SYSTEMROOT", "TEMP", "TMP"),
-    )
-)
+ALWAYS_PASSED = frozenset((
+    "HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER", "SYSTEMROOT", "TEMP", "TMP",
+))  # fmt: skip
 _KEYS = ("inject_as", "secret_ref", "source", "redact", "required")
 
 
@@ -109,14 +94,8 @@ def resolve(bindings: Iterable[Binding], environ: Mapping[str, str], base: dict[
             resolved.child_environ[binding.inject_as] = value
             if binding.redact:
                 resolved.secrets.append(value)
-        resolved.injections.append(
-            {
-                "inject_as": binding.inject_as,
-                "secret_ref": binding.secret_ref,
-                "source": binding.source,
-                "success": value is not None,
-            }
-        )
+        names = {name: getattr(binding, name) for name in ("inject_as", "secret_ref", "source")}
+        resolved.injections.append({**names, "success": value is not None})
     return resolved
 
 
@@ -212,13 +191,8 @@ def _parse(item: Any, where: str) -> Binding:
     if not is_variable_name(item["inject_as"]):
         raise ConfigError(f"{where}: inject_as {item['inject_as']!r} is not a name of an environment variable")
     check_secret_ref(item["secret_ref"])
-    return Binding(
-        item["inject_as"],
-        item["secret_ref"],
-        source,
-        redact=item.get("redact", True),
-        required=item.get("required", True),
-    )
+    flags = {key: item.get(key, True) for key in ("redact", "required")}
+    return Binding(item["inject_as"], item["secret_ref"], source, **flags)
 
 
 def is_variable_name(name: str) -> bool:
@@ -229,10 +203,8 @@ def check_secret_ref(ref: str) -> str:
     """References become file names and variable names, so they are plain words."""
     plain = ref.isascii() and all(c.isalnum() or c in "_-." for c in ref)
     if not plain or not ref[:1].isalnum() or len(ref) > 128:
-        raise ConfigError(
-            f"secret_ref {ref!r} is not usable",
-            hint="Use letters, digits, `_`, `-` and `.`, beginning with a letter or digit; at most 128.",
-        )
+        hint = "Use letters, digits, `_`, `-` and `.`, beginning with a letter or digit; at most 128."
+        raise ConfigError(f"secret_ref {ref!r} is not usable", hint=hint)
     return ref
 
 
@@ -266,10 +238,8 @@ def _check(binding: Binding, value: str) -> None:
     from subluminal.core.redact.spellings import MIN_SECRET_BYTES
 
     if "\0" in value:
-        raise SecretError(
-            f"secret {binding.secret_ref!r} contains a NUL byte and cannot be an environment variable",
-            hint=f"Store it again: sub secrets add {binding.secret_ref}",
-        )
+        message = f"secret {binding.secret_ref!r} contains a NUL byte and cannot be an environment variable"
+        raise SecretError(message, hint=f"Store it again: sub secrets add {binding.secret_ref}")
     if binding.redact and len(value.encode("utf-8", "surrogateescape")) < MIN_SECRET_BYTES:
         raise SecretError(
             f"secret {binding.secret_ref!r} is shorter than {MIN_SECRET_BYTES} bytes: too short to be masked safely",
@@ -283,9 +253,8 @@ def _missing(binding: Binding) -> SecretError:
         hint = f"Set {names} in the client's environment, or set required = false in its binding."
     else:
         hint = f"Store it: sub secrets add {binding.secret_ref} --source {binding.source}"
-    return SecretError(
-        f"secret {binding.secret_ref!r} (for {binding.inject_as}) was not found in source {binding.source}", hint=hint
-    )
+    message = f"secret {binding.secret_ref!r} (for {binding.inject_as}) was not found in source {binding.source}"
+    return SecretError(message, hint=hint)
 
 
 def _foreign(environ: Mapping[str, str], others: Iterable[Binding]) -> tuple[set[str], set[str]] | None:

@@ -70,10 +70,8 @@ class EnvStore:
         return next((self._environ[name] for name in env_names(ref) if self._environ.get(name)), None)
 
     def put(self, ref: str, value: str) -> Entry:
-        raise SecretError(
-            "source env stores nothing",
-            hint=f"Set {env_names(ref)[0]} in the client's environment, or use --source file or keychain.",
-        )
+        hint = f"Set {env_names(ref)[0]} in the client's environment, or use --source file or keychain."
+        raise SecretError("source env stores nothing", hint=hint)
 
     def remove(self, ref: str) -> bool:
         raise SecretError("source env stores nothing", hint=f"Unset {env_names(ref)[0]} where you set it.")
@@ -97,10 +95,8 @@ class FileStore:
             return data[len(_PLAIN) :].decode("utf-8", "surrogateescape")
         if data.startswith(_SEALED):
             return _unseal(ref, data[len(_SEALED) :]).decode("utf-8", "surrogateescape")
-        raise SecretError(
-            f"{os.path.join(self.directory, ref)} is not a stored secret",
-            hint=f"Store it again: sub secrets add {ref} --source file",
-        )
+        message = f"{os.path.join(self.directory, ref)} is not a stored secret"
+        raise SecretError(message, hint=f"Store it again: sub secrets add {ref} --source file")
 
     def put(self, ref: str, value: str) -> Entry:
         check_secret_ref(ref)
@@ -151,10 +147,8 @@ class FileStore:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise SecretError(
-                f"{self.directory} is not a directory of ours: {error.strerror}",
-                hint="The secret store must be a real directory, not a link. Move it away and try again.",
-            ) from None
+            hint = "The secret store must be a real directory, not a link. Move it away and try again."
+            raise SecretError(f"{self.directory} is not a directory of ours: {error.strerror}", hint=hint) from None
         try:
             _check_private(os.fstat(descriptor), self.directory, 0o700)
         except SecretError:
@@ -271,9 +265,8 @@ def _ask(backend: Any, question: str, *arguments: str) -> object:
     try:
         return getattr(backend, question)(*arguments)
     except Exception as error:
-        raise SecretError(
-            f"the keychain refused: {type(error).__name__}", hint="Is it unlocked? Try: keyring --list-backends"
-        ) from None
+        message = f"the keychain refused: {type(error).__name__}"
+        raise SecretError(message, hint="Is it unlocked? Try: keyring --list-backends") from None
 
 
 def _seal(ref: str, data: bytes) -> bytes | None:
@@ -302,10 +295,8 @@ def _unseal(ref: str, sealed: bytes) -> bytes:
         raw = b64decode(sealed, validate=True)
         return AESGCM(_file_key(create=False)).decrypt(raw[:12], raw[12:], ref.encode())
     except (InvalidTag, ValueError):
-        raise SecretError(
-            f"secret {ref!r} cannot be decrypted: the file or the key in the keychain was changed",
-            hint=f"Store it again: sub secrets add {ref} --source file",
-        ) from None
+        message = f"secret {ref!r} cannot be decrypted: the file or the key in the keychain was changed"
+        raise SecretError(message, hint=f"Store it again: sub secrets add {ref} --source file") from None
 
 
 def _file_key(*, create: bool) -> bytes:

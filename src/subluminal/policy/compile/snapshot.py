@@ -20,7 +20,6 @@ from subluminal import __version__
 from subluminal.contracts.digest import sha256_hex_once
 from subluminal.contracts.errors import PolicyError
 from subluminal.host.home import ensure_private_dir, snapshot_file
-from subluminal.policy.sources import find_policies as find_policies
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

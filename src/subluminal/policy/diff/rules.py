@@ -13,19 +13,10 @@ Rule = dict[str, Any]
 
 # Which way a larger number goes. Windows count events: a longer one sees more of them.
 _LARGER = {
-    "limit_calls": LOOSENS,
-    "limit_cost_units": LOOSENS,
-    "cost_units_per_call": TIGHTENS,
-    "capacity": LOOSENS,
-    "refill_tokens": LOOSENS,
-    "refill_period_ms": TIGHTENS,
-    "cost_tokens_per_call": TIGHTENS,
-    "error_threshold": LOOSENS,
-    "repeat_threshold": LOOSENS,
-    "latency_threshold_ms": LOOSENS,
-    "latency_count": LOOSENS,
-    "window_ms": TIGHTENS,
-    "repeat_window_ms": TIGHTENS,
+    **dict.fromkeys(("limit_calls", "limit_cost_units", "capacity", "refill_tokens", "latency_count"), LOOSENS),
+    **dict.fromkeys(("error_threshold", "repeat_threshold", "latency_threshold_ms"), LOOSENS),
+    **dict.fromkeys(("cost_units_per_call", "refill_period_ms", "cost_tokens_per_call"), TIGHTENS),
+    **dict.fromkeys(("window_ms", "repeat_window_ms"), TIGHTENS),
 }
 # Limits that do nothing when they are left out: to add one tightens, to remove one loosens.
 _OPTIONAL_LIMITS = frozenset(
@@ -83,14 +74,12 @@ def _changed(was: Rule, now: Rule, old: list[Rule], new: list[Rule]) -> list[Cha
         gone, come = opposite(_presence(was, old)[0]), _presence(now, new)[0]
         summary = f"{was['kind']} rule becomes {now['kind']}"
         return [Change(worst([gone, come]), "changed", rule_id, "kind", was["kind"], now["kind"], summary)]
+    changes = []
     if was["enabled"] != now["enabled"]:
         presence, why = _presence({**now, "enabled": True}, new)
         direction, word = (presence, "enabled") if now["enabled"] else (opposite(presence), "disabled")
-        changes = [
-            Change(direction, "changed", rule_id, "enabled", was["enabled"], now["enabled"], f"rule {word}: {why}")
-        ]
-    else:
-        changes = []
+        summary = f"rule {word}: {why}"
+        changes.append(Change(direction, "changed", rule_id, "enabled", was["enabled"], now["enabled"], summary))
     changes += _changed_match(was, now, new)
     changes += _changed_effect(was, now, new)
     for field in ("severity", "description"):
@@ -182,10 +171,9 @@ def _moved(old: list[Rule], new: list[Rule]) -> list[Change]:
             effects = [_crossing(after[rule_id], after[other], below) for other, below in crossed]
             direction = worst(direction for direction, _ in effects)
             why = next((text for d, text in effects if d == direction and text), "no decision changes by it")
-            change = Change(
-                direction, "moved", rule_id, "", _index(before[rule_id], old), _index(after[rule_id], new), ""
-            )
-            changes.append(change._replace(summary=f"{after[rule_id]['kind']} rule moved: {why}"))
+            places = _index(before[rule_id], old), _index(after[rule_id], new)
+            summary = f"{after[rule_id]['kind']} rule moved: {why}"
+            changes.append(Change(direction, "moved", rule_id, "", *places, summary))
     return changes
 
 
@@ -198,14 +186,12 @@ def _crossing(rule: Rule, other: Rule, below: bool) -> tuple[str, str]:
         direction = LOOSENS if upper["kind"] == "allow" else TIGHTENS
         return direction, f"{upper['kind']} {upper['rule_id']} now decides before {lower['kind']} {lower['rule_id']}"
     for tag, user, tag_first in ((upper, lower, True), (lower, upper, False)):
-        if tag["kind"] == "tag" and set(tag["effect"]["tag"]["add_risk_class"]) & set(
-            user["match"].get("risk_class", [])
-        ):
+        wanted = set(user["match"].get("risk_class", []))
+        if tag["kind"] == "tag" and wanted.intersection(tag["effect"]["tag"]["add_risk_class"]):
             sees = TIGHTENS if user["kind"] != "allow" else LOOSENS
             verb = "now sees" if tag_first else "no longer sees"
-            return (
-                sees if tag_first else opposite(sees)
-            ), f"rule {user['rule_id']} {verb} the classes of {tag['rule_id']}"
+            direction = sees if tag_first else opposite(sees)
+            return direction, f"rule {user['rule_id']} {verb} the classes of {tag['rule_id']}"
     return NEUTRAL, ""
 
 

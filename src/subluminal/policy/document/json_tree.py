@@ -112,9 +112,8 @@ class _Reader:
     def closed(self, bracket: str) -> bool:
         found = self.peek()
         if found not in (",", bracket):
-            raise self.error(
-                "json-syntax", f'a "," or "{bracket}" was expected here', "check commas, quotes and brackets"
-            )
+            message = f'a "," or "{bracket}" was expected here'
+            raise self.error("json-syntax", message, "check commas, quotes and brackets")
         self.at += 1
         return found == bracket
 
@@ -123,11 +122,8 @@ class _Reader:
         if first == '"':
             match = _STRING.match(self.text, self.at)
             if not match:
-                raise self.error(
-                    "json-syntax",
-                    "a string that does not end or holds a bad escape",
-                    "close it; write \\n, \\t, \\uXXXX",
-                )
+                message = "a string that does not end or holds a bad escape"
+                raise self.error("json-syntax", message, "close it; write \\n, \\t, \\uXXXX")
             self.at = match.end()
             return Scalar(line, column, self.unescape(match.group()[1:-1], line, column))
         match = _NUMBER.match(self.text, self.at)

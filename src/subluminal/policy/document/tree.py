@@ -14,7 +14,7 @@ from typing import Any
 
 from subluminal.contracts.errors import SubluminalError
 from subluminal.policy.compile.snapshot import MAX_SOURCE_BYTES
-from subluminal.policy.lint.findings import shown
+from subluminal.policy.lint.findings import ERROR, Finding, InvalidPolicy, shown
 
 # The deepest place the contract names is 7 levels down; `suggested_args` may go further.
 MAX_DEPTH = 32
@@ -105,15 +105,20 @@ def parse_document(source: bytes, filename: str) -> Node:
     return parse_yaml(text)
 
 
+def parse_policy(source: bytes, filename: str) -> Node:
+    """The same for a file of ours: what is wrong with it is a finding of InvalidPolicy."""
+    try:
+        return parse_document(source, filename)
+    except DocumentError as error:
+        finding = Finding(ERROR, error.code, str(error), error.fix, filename, error.line, error.column)
+        raise InvalidPolicy([finding]) from None
+
+
 def decode_text(source: bytes) -> str:
     if len(source) > MAX_SOURCE_BYTES:
-        raise DocumentError(
-            "file-too-large",
-            f"the file has {len(source):,} bytes; a policy may have {MAX_SOURCE_BYTES:,}",
-            "check that this is the policy file; split a very large policy into stacked bundles",
-            1,
-            1,
-        )
+        message = f"the file has {len(source):,} bytes; a policy may have {MAX_SOURCE_BYTES:,}"
+        fix = "check that this is the policy file; split a very large policy into stacked bundles"
+        raise DocumentError("file-too-large", message, fix, 1, 1)
     if source[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise DocumentError("not-utf8", "the file is UTF-16", "save it as UTF-8", 1, 1)
     if source.startswith(b"\xef\xbb\xbf"):
@@ -150,17 +155,9 @@ _INT = re.compile(r"[-+]?[0-9]+\Z")
 _OTHER_INT = re.compile(r"0o[0-7]+\Z|0x[0-9a-fA-F]+\Z")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z")
 _WORDS: dict[str, Any] = {
-    "": None,
-    "~": None,
-    "null": None,
-    "Null": None,
-    "NULL": None,
-    "true": True,
-    "True": True,
-    "TRUE": True,
-    "false": False,
-    "False": False,
-    "FALSE": False,
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
 }
 
 

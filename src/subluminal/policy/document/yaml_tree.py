@@ -144,12 +144,8 @@ class _Builder:
         """Collections were counted with their content; an alias adds all that it stands for."""
         self.nodes += node.size if isinstance(event, yaml.AliasEvent) else 1
         if self.nodes > MAX_NODES:
-            raise _at(
-                event,
-                "too-many-nodes",
-                f"more than {MAX_NODES:,} values once aliases are expanded",
-                "remove the aliases or split the policy",
-            )
+            message = f"more than {MAX_NODES:,} values once aliases are expanded"
+            raise _at(event, "too-many-nodes", message, "remove the aliases or split the policy")
 
     def key(self, parent: Mapping, node: Node, event: Any) -> Scalar:
         if not isinstance(node, Scalar):
@@ -209,9 +205,8 @@ def _at(event: Any, code: str, message: str, fix: str) -> DocumentError:
 
 def _refuse_tag(event: Any) -> None:
     if event.tag is not None:
-        raise _at(
-            event, "yaml-tag", f"the YAML tag {shown(event.tag)} is not accepted", "remove it: a policy is plain data"
-        )
+        message = f"the YAML tag {shown(event.tag)} is not accepted"
+        raise _at(event, "yaml-tag", message, "remove it: a policy is plain data")
 
 
 def _syntax_error(error: yaml.YAMLError, text: str) -> DocumentError:
@@ -227,10 +222,6 @@ def _syntax_error(error: yaml.YAMLError, text: str) -> DocumentError:
     if "\t" in source[: len(source) - len(source.lstrip())]:
         return DocumentError("yaml-tab", "a tab in the indentation", "indent with spaces", line, source.index("\t") + 1)
     context = getattr(error, "context", None)
-    return DocumentError(
-        "yaml-syntax",
-        f"not valid YAML: {problem}" + (f" {context}" if context else ""),
-        "check indentation, quotes and brackets just above this place",
-        line,
-        column,
-    )
+    message = f"not valid YAML: {problem}" + (f" {context}" if context else "")
+    fix = "check indentation, quotes and brackets just above this place"
+    return DocumentError("yaml-syntax", message, fix, line, column)

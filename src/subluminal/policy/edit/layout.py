@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 
-from subluminal.policy.document.tree import DocumentError, Node, parse_document, plain_value
+from subluminal.policy.document.tree import parse_policy, plain_value
 from subluminal.policy.lint.findings import ERROR, Finding, InvalidPolicy
 
 # Lines are never broken: a folded sentence reads worse than a long one, and a folded pattern is a trap.
@@ -18,22 +18,14 @@ LINE_WIDTH = 4096
 
 def format_policy(source: bytes, filename: str) -> bytes:
     """The formatted bytes; raises InvalidPolicy if the source is not one well-formed document."""
-    before = _parsed(source, filename)
+    before = parse_policy(source, filename)
     if filename.lower().endswith(".json"):
         return (json.dumps(plain_value(before), indent=2, ensure_ascii=False) + "\n").encode()
     formatted = _format_yaml(source)
-    if plain_value(_parsed(formatted, filename)) != plain_value(before):
+    if plain_value(parse_policy(formatted, filename)) != plain_value(before):
         fault = Finding(ERROR, "format", "formatting would change its meaning", "format it by hand", filename, 1, 1)
         raise InvalidPolicy([fault])
     return formatted
-
-
-def _parsed(source: bytes, filename: str) -> Node:
-    try:
-        return parse_document(source, filename)
-    except DocumentError as error:
-        finding = Finding(ERROR, error.code, str(error), error.fix, filename, error.line, error.column)
-        raise InvalidPolicy([finding]) from None
 
 
 def _format_yaml(source: bytes) -> bytes:

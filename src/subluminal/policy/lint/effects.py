@@ -14,19 +14,12 @@ def _check_budget(budget: dict[str, Any], linter: Linter) -> None:
     if calls is None and units is None:
         linter.error(where, "no-limit", "a budget without a limit", "add limit_calls or limit_cost_units")
     if units is not None and 0 < units < cost:
-        linter.error(
-            (*where, "limit_cost_units"),
-            "conflicting-limits",
-            f"limit_cost_units {units} is less than one call's cost_units_per_call {cost}, so no call fits",
-            "raise the limit or lower the cost; to refuse every call, write a deny rule",
-        )
+        message = f"limit_cost_units {units} is less than one call's cost_units_per_call {cost}, so no call fits"
+        fix = "raise the limit or lower the cost; to refuse every call, write a deny rule"
+        linter.error((*where, "limit_cost_units"), "conflicting-limits", message, fix)
     if units is None and cost != 1:
-        linter.warn(
-            (*where, "cost_units_per_call"),
-            "no-effect",
-            "cost_units_per_call has no effect without limit_cost_units",
-            "add limit_cost_units or remove it",
-        )
+        message = "cost_units_per_call has no effect without limit_cost_units"
+        linter.warn((*where, "cost_units_per_call"), "no-effect", message, "add limit_cost_units or remove it")
     if calls == 0 or units == 0:
         linter.warn(where, "zero-limit", "a limit of 0 refuses every call", "a deny rule says the same more plainly")
     _check_hint(budget, where, "on_exceed", linter)
@@ -36,26 +29,16 @@ def _check_rate_limit(rate: dict[str, Any], linter: Linter) -> None:
     where = ("effect", "rate_limit")
     capacity, cost = rate["capacity"], rate["cost_tokens_per_call"]
     if capacity < cost:
-        linter.error(
-            (*where, "capacity"),
-            "conflicting-limits",
-            f"capacity {capacity} is less than cost_tokens_per_call {cost}, so no call ever fits",
-            "raise capacity or lower the cost",
-        )
+        message = f"capacity {capacity} is less than cost_tokens_per_call {cost}, so no call ever fits"
+        linter.error((*where, "capacity"), "conflicting-limits", message, "raise capacity or lower the cost")
     if rate["refill_tokens"] > capacity:
-        linter.warn(
-            (*where, "refill_tokens"),
-            "conflicting-limits",
-            f"refill_tokens {rate['refill_tokens']} is more than capacity {capacity}; the bucket holds only capacity",
-            "lower refill_tokens or shorten refill_period_ms",
-        )
+        refill = f"refill_tokens {rate['refill_tokens']}"
+        message = f"{refill} is more than capacity {capacity}; the bucket holds only capacity"
+        fix = "lower refill_tokens or shorten refill_period_ms"
+        linter.warn((*where, "refill_tokens"), "conflicting-limits", message, fix)
     if rate["refill_tokens"] == 0:
-        linter.warn(
-            (*where, "refill_tokens"),
-            "never-refills",
-            "with refill_tokens 0 the bucket never refills, so this is a budget",
-            "raise refill_tokens, or write a budget rule",
-        )
+        message = "with refill_tokens 0 the bucket never refills, so this is a budget"
+        linter.warn((*where, "refill_tokens"), "never-refills", message, "raise refill_tokens, or write a budget rule")
     throttles, backoff = rate["on_limit"] == "THROTTLE", rate.get("backoff_ms")
     if throttles and backoff is None:
         linter.error(
@@ -83,32 +66,19 @@ def _check_breaker(breaker: dict[str, Any], linter: Linter) -> None:
         if breaker.get(threshold) is not None and breaker.get(partner) is None:
             linter.error((*where, threshold), "missing-field", f"{threshold} needs {partner}", f"add {partner}")
     if breaker.get("repeat_window_ms") is not None and breaker.get("repeat_threshold") is None:
-        linter.error(
-            (*where, "repeat_window_ms"),
-            "missing-field",
-            "repeat_window_ms needs repeat_threshold",
-            "add repeat_threshold: 5",
-        )
+        message = "repeat_window_ms needs repeat_threshold"
+        linter.error((*where, "repeat_window_ms"), "missing-field", message, "add repeat_threshold: 5")
     if breaker.get("window_ms") is not None and not (
         breaker.get("error_threshold") or breaker.get("latency_threshold_ms")
     ):
-        linter.error(
-            (*where, "window_ms"), "missing-field", "window_ms needs error_threshold", "add error_threshold: 5"
-        )
+        message = "window_ms needs error_threshold"
+        linter.error((*where, "window_ms"), "missing-field", message, "add error_threshold: 5")
     if breaker["latency_count"] != 1 and breaker.get("latency_threshold_ms") is None:
-        linter.error(
-            (*where, "latency_count"),
-            "missing-field",
-            "latency_count needs latency_threshold_ms",
-            "add latency_threshold_ms",
-        )
+        message = "latency_count needs latency_threshold_ms"
+        linter.error((*where, "latency_count"), "missing-field", message, "add latency_threshold_ms")
     if breaker.get("terminate_code") and breaker["on_trip"] != "TERMINATE_RUN":
-        linter.warn(
-            (*where, "terminate_code"),
-            "no-effect",
-            "terminate_code is only used with on_trip: TERMINATE_RUN",
-            "remove it",
-        )
+        message = "terminate_code is only used with on_trip: TERMINATE_RUN"
+        linter.warn((*where, "terminate_code"), "no-effect", message, "remove it")
     _check_hint(breaker, where, "on_trip", linter)
 
 
@@ -121,12 +91,8 @@ def _check_dedupe(dedupe: dict[str, Any], linter: Linter) -> None:
 
 def _check_hint(effect: dict[str, Any], where: Path, field: str, linter: Linter) -> None:
     if effect[field] == "REJECT_WITH_HINT" and not effect.get("hint_text"):
-        linter.warn(
-            (*where, field),
-            "no-hint",
-            "REJECT_WITH_HINT without hint_text: the agent is told only that it was refused",
-            "add hint_text: what the agent should do instead",
-        )
+        message = "REJECT_WITH_HINT without hint_text: the agent is told only that it was refused"
+        linter.warn((*where, field), "no-hint", message, "add hint_text: what the agent should do instead")
 
 
 def _check_tag(tag: dict[str, Any], linter: Linter) -> None:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import inspect
 
 from subluminal.contracts.policy import Bundle
-from subluminal.policy.document.tree import DocumentError, Mapping, Node, Sequence, parse_document
+from subluminal.policy.document.tree import Mapping, Node, Sequence, parse_policy
 from subluminal.policy.lint.findings import ERROR, MAX_FINDINGS, Finding, InvalidPolicy, has_errors
 from subluminal.policy.lint.rules import lint
 from subluminal.policy.lint.shape import Checker, expanded
@@ -30,10 +30,9 @@ class Loaded(NamedTuple):
 def load_bundle(source: bytes, filename: str, *, advise: bool = True) -> Loaded:
     """Read and check a bundle; never raises for what is in it. Without `advise`, some warnings are not looked for."""
     try:
-        root = parse_document(source, filename)
-    except DocumentError as error:
-        finding = Finding(ERROR, error.code, str(error), error.fix, filename, error.line, error.column)
-        return Loaded(None, None, [finding])
+        root = parse_policy(source, filename)
+    except InvalidPolicy as error:
+        return Loaded(None, None, error.findings)
     expected = _bundle_type()
     checker = Checker(filename)
     checker.check(root, expected, "")

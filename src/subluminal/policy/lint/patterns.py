@@ -44,10 +44,8 @@ def regex_fault(pattern: str) -> tuple[str, str] | None:
             return "is too large", "split it, or use globs"
         reason = error.args[0] if error.args else "bad pattern"
         text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
-        return (
-            f"is not a valid RE2 pattern: {text}",
-            "see https://github.com/google/re2/wiki/Syntax; escape special characters with \\",
-        )
+        advice = "see https://github.com/google/re2/wiki/Syntax; escape special characters with \\"
+        return f"is not a valid RE2 pattern: {text}", advice
     return None
 
 

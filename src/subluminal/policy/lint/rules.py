@@ -58,17 +58,15 @@ def _check_args(args: dict[str, Any], linter: Linter) -> None:
         if low is None and high is None:
             linter.error(where, "empty-range", f"numeric_range.{key} has neither min nor max", "add min, max or both")
         elif low is not None and high is not None and low > high:
-            linter.error(
-                where, "empty-range", f"numeric_range.{key} has min {low} above max {high}", "swap min and max"
-            )
+            message = f"numeric_range.{key} has min {low} above max {high}"
+            linter.error(where, "empty-range", message, "swap min and max")
     for key, values in args.get("key_in", {}).items():
         where = ("match", "args", "key_in", key)
         if not values:
             linter.error(where, "never-matches", f"key_in.{key} lists no value", "add a value or remove the key")
         elif key in args.get("key_equals", {}) and args["key_equals"][key] not in values:
-            linter.warn(
-                where, "never-matches", f"key_equals.{key} is not among key_in.{key}", "keep one of the two predicates"
-            )
+            message = f"key_equals.{key} is not among key_in.{key}"
+            linter.warn(where, "never-matches", message, "keep one of the two predicates")
 
 
 def _unknown_risk_classes(rules: dict[int, dict[str, Any]], linter: Linter) -> None:
@@ -80,11 +78,7 @@ def _unknown_risk_classes(rules: dict[int, dict[str, Any]], linter: Linter) -> N
             if word not in known:
                 near = nearest(word, sorted(known)[:100]) if len(linter.findings) < MAX_FINDINGS else None
                 fix = f"did you mean {shown(near)}?" if near else "add a tag rule above that sets it"
-                linter.warn(
-                    ("match", "risk_class", position),
-                    "unknown-risk-class",
-                    f"no tag rule above adds the risk class {shown(word)}",
-                    fix,
-                )
+                message = f"no tag rule above adds the risk class {shown(word)}"
+                linter.warn(("match", "risk_class", position), "unknown-risk-class", message, fix)
         if rule["kind"] == "tag" and rule["enabled"]:
             known |= set(rule["effect"]["tag"]["add_risk_class"])

@@ -21,20 +21,10 @@ _TRUE_WORDS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "
 
 
 # Lists that choose: an empty one could be read as "nothing" or as "anything", so it is refused.
-_CHOICES = frozenset(
-    (
-        "env",
-        "agent_id",
-        "client",
-        "namespace",
-        "service_account",
-        "repo",
-        "branch",
-        "risk_class",
-        "has_keys",
-        "utc_hours",
-    )
-)
+_CHOICES = frozenset((
+    "env", "agent_id", "client", "namespace", "service_account", "repo", "branch", "risk_class", "has_keys",
+    "utc_hours",
+))  # fmt: skip
 
 
 def _pattern(annotated: Any) -> str:
@@ -105,9 +95,8 @@ class Checker:
         tag = node.get(field)
         tags = {str(struct.tag): struct for struct in structs}
         if tag is None:
-            self.report(
-                node, "missing-field", f"{name or self.whole} has no {field}", f"add {field}: one of {one_of(tags)}"
-            )
+            message = f"{name or self.whole} has no {field}"
+            self.report(node, "missing-field", message, f"add {field}: one of {one_of(tags)}")
         elif not isinstance(tag, Scalar) or tag.value not in tags:
             word = tag.value if isinstance(tag, Scalar) else None
             self.unknown_word(tag, f"unknown-{field}", f"unknown {field} {shown(word)}", list(tags))
@@ -158,13 +147,11 @@ class Checker:
             self.report(node, "wrong-type", f"{name} must be a list, not {_found(node)}", fix)
             return
         if expected.min_length and len(node.items) < expected.min_length:
-            self.report(
-                node, "empty-list", f"{name} is empty, so it can never match", "add a value or remove the field"
-            )
+            message = f"{name} is empty, so it can never match"
+            self.report(node, "empty-list", message, "add a value or remove the field")
         if not node.items and name.rsplit(".")[-1] in _CHOICES:
-            self.report(
-                node, "empty-list", f"{name} is empty: nothing, or anything?", "add a value, or remove the field"
-            )
+            message = f"{name} is empty: nothing, or anything?"
+            self.report(node, "empty-list", message, "add a value, or remove the field")
         for index, item in enumerate(node.items):
             if name == "rules":
                 self.check_rule(item, expected.item_type)
@@ -198,12 +185,8 @@ class Checker:
 
     def check_scalar(self, node: Node, expected: inspect.Type, name: str) -> None:
         if not _accepts(expected, node):
-            self.report(
-                node,
-                "wrong-type",
-                f"{name} must be {_noun(expected)}, not {_found(node)}",
-                _scalar_fix(expected, node),
-            )
+            message = f"{name} must be {_noun(expected)}, not {_found(node)}"
+            self.report(node, "wrong-type", message, _scalar_fix(expected, node))
             return
         assert isinstance(node, Scalar)
         fault = _out_of_bounds(expected, node.value)
@@ -334,12 +317,10 @@ def _example(expected: inspect.Type) -> str:
         return f"one of {one_of(str(value) for value in expected.values)}"
     if isinstance(expected, inspect.ListType):
         return "[...]"
-    if isinstance(expected, inspect.StructType | inspect.DictType):
-        return (
-            "{}"
-            if not isinstance(expected, inspect.StructType) or not any(f.required for f in expected.fields)
-            else "{...}"
-        )
+    if isinstance(expected, inspect.StructType):
+        return "{...}" if any(field.required for field in expected.fields) else "{}"
+    if isinstance(expected, inspect.DictType):
+        return "{}"
     return '"..."' if isinstance(expected, inspect.StrType) else _noun(expected)
 
 

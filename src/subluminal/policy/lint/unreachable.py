@@ -78,12 +78,7 @@ class _Above:
 
 def _unreachable_words(rule: dict[str, Any], wide: dict[str, Any]) -> tuple[str, str]:
     above = shown(wide["rule_id"])
+    covers = f"{wide['kind']} rule {above} above matches all that it matches"
     if rule["kind"] == wide["kind"]:
-        return (
-            f"this {rule['kind']} is never asked: {wide['kind']} rule {above} above matches all that it matches",
-            "remove it",
-        )
-    return (
-        f"this {rule['kind']} never takes effect: {wide['kind']} rule {above} above matches all that it matches",
-        f"move it above {above}, or narrow {above}",
-    )
+        return f"this {rule['kind']} is never asked: {covers}", "remove it"
+    return f"this {rule['kind']} never takes effect: {covers}", f"move it above {above}, or narrow {above}"

@@ -18,6 +18,9 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+from msgspec.structs import asdict
+
 from subluminal.contracts.canonical import digest, read_args
 from subluminal.contracts.decision import Decision
 from subluminal.contracts.errors import CanonicalError
@@ -38,34 +41,24 @@ _UNKNOWN_CODES = (UNINSPECTED_ARGS, EVALUATION_ERROR)
 _MAX_TOOLS = 4_096
 
 
-class Group:
+class Group(Struct, eq=False):
     """Calls that changed in the same way, with the first few of them."""
 
-    __slots__ = ("action", "count", "examples", "reason_code", "rule_id")
-
-    def __init__(self, rule_id: str | None, action: str, reason_code: str) -> None:
-        self.rule_id = rule_id
-        self.action = action
-        self.reason_code = reason_code
-        self.count = 0
-        self.examples: list[dict[str, Any]] = []
+    rule_id: str | None
+    action: str
+    reason_code: str
+    count: int = 0
+    examples: list[dict[str, Any]] = []
 
     def add(self, run: RecordedRun, call: RecordedCall, summary: str) -> None:
         self.count += 1
         if len(self.examples) < MAX_EXAMPLES:
-            self.examples.append(
-                {
-                    "run_id": run.identity.run_id,
-                    "call_id": call.call_id,
-                    "server_name": call.server_name,
-                    "tool_name": call.tool_name,
-                    "was": call.action,
-                    "summary": summary,
-                }
-            )
+            names = {name: getattr(call, name) for name in ("call_id", "server_name", "tool_name")}
+            example = {"run_id": run.identity.run_id, **names, "was": call.action, "summary": summary}
+            self.examples.append(example)
 
     def as_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("rule_id", "action", "reason_code", "count", "examples")}
+        return asdict(self)
 
 
 class Groups:
@@ -164,15 +157,8 @@ class Backtest:
         risk, sure = recorded.tags, recorded.tags
         if risk:
             sure = frozenset() if run.policy_tags is None else risk - run.policy_tags
-        call = ToolCall(
-            recorded.server_name,
-            recorded.tool_name,
-            None,
-            recorded.bytes_in,
-            ambiguous=recorded.ambiguous,
-            continues=recorded.continues,
-            risk_classes=sure,
-        )
+        call = ToolCall(recorded.server_name, recorded.tool_name, None, recorded.bytes_in, risk_classes=sure)
+        call.ambiguous, call.continues = recorded.ambiguous, recorded.continues
         needs_args, needs_risk = self._needs_of(call, risk, sure)
         value: Any = None
         unknown = False
@@ -192,9 +178,8 @@ class Backtest:
                 group.add(run, recorded, "The recorded preview does not hold the whole arguments.")
         verdict = stack.judge(call, lambda: value, lambda: recorded.args_hash, state, now, now)
         if needs_risk and not unknown:
-            self.unknown.at(None, "UNKNOWN", "RISK_CLASS").add(
-                run, recorded, "It is not known who gave the recorded risk classes."
-            )
+            message = "It is not known who gave the recorded risk classes."
+            self.unknown.at(None, "UNKNOWN", "RISK_CLASS").add(run, recorded, message)
         elif not unknown:
             self._compare(run, recorded, verdict.decision)
         return verdict

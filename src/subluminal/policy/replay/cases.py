@@ -20,7 +20,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, inspect
 from subluminal.contracts.events import Action, Client, Env, HintKind, Severity, Status, Timestamp
 from subluminal.contracts.moments import is_moment
 from subluminal.policy.compile.snapshot import read_source
-from subluminal.policy.document.tree import DocumentError, parse_document
+from subluminal.policy.document.tree import parse_policy
 from subluminal.policy.lint.findings import ERROR, Finding, InvalidPolicy
 from subluminal.policy.lint.shape import Checker, expanded
 
@@ -40,12 +40,9 @@ class WouldExpect(Part):
     reason_code: str | UnsetType = UNSET
 
 
-class Expect(Part):
+class Expect(WouldExpect):
     """Members that are left out are not compared. `would` is for policies that only observe."""
 
-    action: Action
-    rule_id: str | UnsetType | None = UNSET
-    reason_code: str | UnsetType = UNSET
     severity: Severity | UnsetType = UNSET
     backoff_ms: int | UnsetType = UNSET
     hint_kind: HintKind | UnsetType = UNSET
@@ -104,12 +101,7 @@ def find_case_files(path: str) -> list[str]:
 
 def load_cases(path: str) -> CaseFile:
     """Read and check a test file; raises InvalidPolicy with the place of every fault."""
-    try:
-        root = parse_document(read_source(path), path)
-    except DocumentError as error:
-        raise InvalidPolicy(
-            [Finding(ERROR, error.code, str(error), error.fix, path, error.line, error.column)]
-        ) from None
+    root = parse_policy(read_source(path), path)
     expected = inspect.type_info(CaseFile)
     checker = Checker(path, "the test file")
     checker.check(root, expected, "")
@@ -118,9 +110,8 @@ def load_cases(path: str) -> CaseFile:
     try:
         return msgspec.convert(expanded(root, expected), CaseFile)
     except msgspec.ValidationError as error:
-        raise InvalidPolicy(
-            [Finding(ERROR, "contract", str(error), "compare with docs/policy.md", path, 1, 1)]
-        ) from None
+        fault = Finding(ERROR, "contract", str(error), "compare with docs/policy.md", path, 1, 1)
+        raise InvalidPolicy([fault]) from None
 
 
 def policy_of(path: str, cases: CaseFile) -> str:

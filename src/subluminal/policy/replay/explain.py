@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import Struct
+
 from subluminal.contracts.decision import PolicyRef
 from subluminal.contracts.identity import Identity
 from subluminal.policy.lint.findings import shown
 from subluminal.policy.replay.simulate import Simulation, decision_dict
 
 
-class Explanation:
-    """`applies` is a sentence when the selectors leave this run out, else None."""
+class Explanation(Struct, eq=False):
+    """`left_out` is a sentence when the selectors leave this run out, else None."""
 
-    def __init__(
-        self, snapshot: dict[str, Any], decision: dict[str, Any], trace: list[dict[str, Any]], tags: list[str]
-    ) -> None:
-        self.snapshot = snapshot
-        self.decision = decision
-        self.trace = trace
-        self.tags = tags
-        self.left_out: str | None = None
+    snapshot: dict[str, Any]
+    decision: dict[str, Any]
+    trace: list[dict[str, Any]]
+    tags: list[str]
+    left_out: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         ref = PolicyRef(self.snapshot["policy_id"], self.snapshot["version"], self.snapshot["policy_hash"])

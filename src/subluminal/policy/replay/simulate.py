@@ -25,25 +25,14 @@ class Simulation:
         self.state = LocalState()
 
     def call(
-        self,
-        server_name: str,
-        tool_name: str,
-        args: bytes,
-        at_ms: int = 0,
-        risk_classes: frozenset[str] = frozenset(),
+        self, server_name: str, tool_name: str, args: bytes, at_ms: int = 0, risk_classes: frozenset[str] = frozenset()
     ) -> tuple[Verdict, list[dict[str, Any]]]:
         """Judge one call; the trace names every rule of the policy, in order."""
         value = parse(args)
         call = ToolCall(server_name, tool_name, args, len(args), risk_classes=risk_classes)
         trace: list[dict[str, Any]] = []
         verdict = self.stack.judge(
-            call,
-            lambda: value,
-            lambda: digest(canonical_bytes(args)),
-            self.state,
-            self.start_ms + at_ms,
-            at_ms,
-            trace,
+            call, lambda: value, lambda: digest(canonical_bytes(args)), self.state, self.start_ms + at_ms, at_ms, trace
         )
         return verdict, self._with_disabled(trace)
 

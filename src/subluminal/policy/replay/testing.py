@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from subluminal.contracts.identity import Identity
 from subluminal.contracts.moments import epoch_ms
@@ -18,47 +18,36 @@ from subluminal.policy.replay.cases import Call, CaseFile, Expect, Test, load_ca
 from subluminal.policy.replay.simulate import Simulation
 
 
-class Failure:
+class Failure(NamedTuple):
     """The first call of a test that was decided otherwise; the rest of the run would only repeat it."""
 
-    __slots__ = ("call", "differences", "repeat", "summary", "trace")
-
-    def __init__(
-        self, call: int, repeat: int, differences: list[str], summary: str, trace: list[dict[str, Any]]
-    ) -> None:
-        self.call = call
-        self.repeat = repeat
-        self.differences = differences
-        self.summary = summary
-        self.trace = trace
+    call: int
+    repeat: int
+    differences: list[str]
+    summary: str
+    trace: list[dict[str, Any]]
 
     def text(self) -> str:
         nth = f", repeat {self.repeat}" if self.repeat > 1 else ""
         return f"call {self.call}{nth}: " + "; ".join(self.differences)
 
     def as_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
+        return dict(sorted(self._asdict().items()))
 
 
-class TestResult:
-    __slots__ = ("failure", "name", "seconds")
-
-    def __init__(self, name: str, failure: Failure | None, seconds: float) -> None:
-        self.name = name
-        self.failure = failure
-        self.seconds = seconds
+class TestResult(NamedTuple):
+    name: str
+    failure: Failure | None
+    seconds: float
 
 
-class FileResult:
+class FileResult(Struct, eq=False):
     """One test file. `covered` maps each enabled rule to whether any call matched it."""
 
-    __slots__ = ("covered", "path", "policy", "results")
-
-    def __init__(self, path: str, policy: str, covered: dict[str, bool]) -> None:
-        self.path = path
-        self.policy = policy
-        self.covered = covered
-        self.results: list[TestResult] = []
+    path: str
+    policy: str
+    covered: dict[str, bool]
+    results: list[TestResult] = []
 
     def as_dict(self) -> dict[str, Any]:
         return {
