@@ -33,11 +33,5 @@ def _files(place: Place) -> list[ConfigFile]:
 
 
 CODEX = Client(
-    "codex",
-    "Codex",
-    _files,
-    (("mcp_servers",),),
-    word="codex",
-    dialect="toml",
-    passed_variables=PASSED_VARIABLES,
+    "codex", "Codex", _files, (("mcp_servers",),), word="codex", dialect="toml", passed_variables=PASSED_VARIABLES
 )

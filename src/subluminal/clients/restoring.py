@@ -94,12 +94,7 @@ def _rewind(data: bytes, history: list[backups.Record]) -> tuple[bytes, list[bac
 
 
 def _unwrap_rest(
-    client: Client,
-    file: ConfigFile,
-    choice: Choice,
-    data: bytes,
-    in_force: list[backups.Record],
-    report: FileReport,
+    client: Client, file: ConfigFile, choice: Choice, data: bytes, in_force: list[backups.Record], report: FileReport
 ) -> tuple[bytes, bool]:
     """Unwrap what is still routed; the flag says that nothing was (the bytes are an original as it was)."""
     try:

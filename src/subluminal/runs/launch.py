@@ -80,12 +80,7 @@ def _spawn(
 
     def start(words: list[str]) -> int:
         return os.posix_spawnp(
-            words[0],
-            words,
-            environ,
-            file_actions=actions,
-            setsigmask=mask,
-            setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+            words[0], words, environ, file_actions=actions, setsigmask=mask, setsigdef=[signal.SIGPIPE, signal.SIGXFSZ]
         )
 
     try:

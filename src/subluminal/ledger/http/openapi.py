@@ -18,7 +18,7 @@ _ROW = {"type": "object"}
 def document() -> dict[str, Any]:
     page = _object({"rows": {"type": "array", "items": _ROW}, "next_cursor": _TEXT_OR_NULL})
     call = {
-        **_object({"call_id": _TEXT, "run_id": _TEXT, "server_name": _TEXT, "tool_name": _TEXT, "args_hash": _TEXT}),
+        **_object({"call_id": _TEXT, "run_id": _TEXT, "server_name": _TEXT, "tool_name": _TEXT, "args_hash": _TEXT})
     }
     run = _object({"run_id": _TEXT, "status": _TEXT, "calls_total": {"type": "integer"}, "principal": _TEXT_OR_NULL})
     group = _object({"calls": {"type": "integer"}, "latency_ms_max": _WHOLE_OR_NULL})
@@ -47,9 +47,7 @@ def document() -> dict[str, Any]:
             },
             "/v1/groups": {
                 "get": _operation(
-                    "Calls per group.",
-                    [_BY, *_FILTERS, _LIMIT],
-                    _object({"groups": {"type": "array", "items": group}}),
+                    "Calls per group.", [_BY, *_FILTERS, _LIMIT], _object({"groups": {"type": "array", "items": group}})
                 )
             },
             "/v1/events": {"post": _ingestion(ingested)},
@@ -120,10 +118,7 @@ _BY = {
     "required": True,
     "explode": True,
 }
-_EVENT_PARAMETERS = [
-    _query("after_n", _WHOLE),
-    _query("limit", {"type": "integer", "minimum": 1, "maximum": 10_000}),
-]
+_EVENT_PARAMETERS = [_query("after_n", _WHOLE), _query("limit", {"type": "integer", "minimum": 1, "maximum": 10_000})]
 _RUN_PARAMETERS = [
     _LIMIT,
     _query("cursor", {"type": "string", "pattern": "^[0-9TZ:.-]{20,30}~[0-9]{1,18}$"}),

@@ -47,12 +47,7 @@ def closing_lines(connection: sqlite3.Connection, producer: tuple[int, str, int,
     for call_id, server_name, tool_name, args_hash, created_at, decision, status in calls:
         if status is None:
             seq += 1
-            reference = {
-                "call_id": call_id,
-                "server_name": server_name,
-                "tool_name": tool_name,
-                "args_hash": args_hash,
-            }
+            reference = {"call_id": call_id, "server_name": server_name, "tool_name": tool_name, "args_hash": args_hash}
             body = {
                 "call": reference,
                 "status": "ERROR",
