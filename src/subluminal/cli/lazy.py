@@ -8,7 +8,9 @@ import importlib
 import click
 from click.shell_completion import CompletionItem
 
-# name -> (module, attribute, one-line help)
+from subluminal.cli.options import Command
+
+# name -> (module, attribute, one-line help). The attribute is click's command, or one of `options`.
 Table = dict[str, tuple[str, str, str]]
 
 
@@ -24,8 +26,8 @@ class LazyGroup(click.Group):
         entry = self.table.get(cmd_name)
         if entry is None:
             return None
-        command: click.Command = getattr(importlib.import_module(entry[0]), entry[1])
-        return command
+        command: click.Command | Command = getattr(importlib.import_module(entry[0]), entry[1])
+        return command.click_command() if isinstance(command, Command) else command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -11,17 +11,9 @@ import os
 from subluminal.clients.base import Client, ConfigFile, Place
 
 PASSED_VARIABLES = (
-    "SUB_RUN_ID",
-    "SUB_AGENT_ID",
-    "SUB_ENV",
-    "SUB_CLIENT",
-    "SUB_PRINCIPAL",
-    "SUB_WORKLOAD",
-    "SUB_HOME",
-    "SUB_POLICY",
-    "SUB_POLICY_JSON",
-    "SUB_EVENTS",
-)
+    "SUB_RUN_ID", "SUB_AGENT_ID", "SUB_ENV", "SUB_CLIENT", "SUB_PRINCIPAL", "SUB_WORKLOAD",
+    "SUB_HOME", "SUB_POLICY", "SUB_POLICY_JSON", "SUB_EVENTS",
+)  # fmt: skip
 
 
 def _files(place: Place) -> list[ConfigFile]:

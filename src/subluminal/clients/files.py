@@ -12,6 +12,7 @@ import contextlib
 import errno
 import os
 import stat
+from typing import NamedTuple
 
 from subluminal.contracts.errors import ClientConfigError
 from subluminal.host.files import replace_file
@@ -20,16 +21,13 @@ from subluminal.host.files import replace_file
 MAX_CONFIG_BYTES = 64 * 1024 * 1024
 
 
-class Snapshot:
+class Snapshot(NamedTuple):
     """A file as it was read: the path asked for, the file it leads to, the bytes and the inode they came from."""
 
-    __slots__ = ("data", "path", "real", "stat")
-
-    def __init__(self, path: str, real: str, data: bytes, status: os.stat_result) -> None:
-        self.path = path
-        self.real = real
-        self.data = data
-        self.stat = status
+    path: str
+    real: str
+    data: bytes
+    stat: os.stat_result
 
 
 class ChangedMeanwhile(ClientConfigError):

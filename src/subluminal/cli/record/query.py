@@ -219,9 +219,3 @@ def _group_cell(name: str, value: Any) -> str:
 
 
 QUERY = Command("query", query, HELP, OPTIONS)
-
-
-def __getattr__(name: str) -> Any:
-    if name == "query_command":  # made for click only when click is in use
-        return QUERY.click_command()
-    raise AttributeError(name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 from subluminal.cli.options import Command, Option, Values
 from subluminal.cli.record.query import bring_up_to_date
@@ -87,9 +86,3 @@ def _show_call(ledger: Ledger, run_id: str, call_id: str, as_json: bool) -> None
 
 
 SHOW = Command("show", show, HELP, OPTIONS, argument="target")
-
-
-def __getattr__(name: str) -> Any:
-    if name == "show_command":
-        return SHOW.click_command()
-    raise AttributeError(name)
