@@ -1,6 +1,6 @@
 """What a client is to us: where its files lie, which tables in them hold MCP servers, and what one entry looks like.
 
-Adding a client is one small file that makes a `Client`, and one line in `registry.py`.
+Adding a client is a `Client`, in `plain.py` or in a small file of its own, and its name in `registry.py`.
 """
 
 from __future__ import annotations

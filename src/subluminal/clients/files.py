@@ -72,15 +72,11 @@ def _reason(error: OSError) -> str:
 def check_writable(snapshot: Snapshot, *, foreign: bool = False) -> None:
     """Refuse what its owner has protected, and what belongs to someone else unless `foreign` allows it."""
     if snapshot.stat.st_uid != os.geteuid() and not foreign:
-        raise ClientConfigError(
-            f"{snapshot.path}: belongs to another user (uid {snapshot.stat.st_uid})",
-            hint="Run the command as that user; as root, --foreign changes it and keeps its owner.",
-        )
+        hint = "Run the command as that user; as root, --foreign changes it and keeps its owner."
+        raise ClientConfigError(f"{snapshot.path}: belongs to another user (uid {snapshot.stat.st_uid})", hint=hint)
     if not snapshot.stat.st_mode & stat.S_IWUSR:
-        raise ClientConfigError(
-            f"{snapshot.path}: is read-only (mode {stat.S_IMODE(snapshot.stat.st_mode):04o})",
-            hint=f"If you want it changed: chmod u+w {snapshot.real}",
-        )
+        message = f"{snapshot.path}: is read-only (mode {stat.S_IMODE(snapshot.stat.st_mode):04o})"
+        raise ClientConfigError(message, hint=f"If you want it changed: chmod u+w {snapshot.real}")
 
 
 def warnings(snapshot: Snapshot) -> list[str]:

@@ -32,9 +32,8 @@ def check_ledger() -> Area:
         area.add(ERROR, "ledger-unreadable", broken, quoted("mv", health["path"], health["path"] + ".damaged"))
         return area
     else:
-        area.summary = (
-            f"{count(health['runs'], 'run')}, {count(health['calls'], 'call')}, {_size(health['size_bytes'])}"
-        )
+        counts = f"{count(health['runs'], 'run')}, {count(health['calls'], 'call')}"
+        area.summary = f"{counts}, {_size(health['size_bytes'])}"
         _check_last_run(area)
     _check_daemon(area, health, caught_up)
     if health["rejected_lines"]:

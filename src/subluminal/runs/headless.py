@@ -127,9 +127,8 @@ def _make_directory(run_id: str, bundle: str | None) -> str:
     directory = os.path.abspath(bundle)
     os.makedirs(directory, mode=0o700, exist_ok=True)
     if os.listdir(directory):
-        raise UsageError(
-            f"--bundle {bundle}: there is something in it already", hint="Name a new directory: a bundle is one run."
-        )
+        hint = "Name a new directory: a bundle is one run."
+        raise UsageError(f"--bundle {bundle}: there is something in it already", hint=hint)
     return directory
 
 

@@ -164,9 +164,8 @@ def _missing(servers: tuple[str, ...], reports: list[FileReport]) -> list[str]:
     present = {server.name for report in reports for server in report.servers}
     missing = [name for name in servers if name not in present]
     if missing and not present and not any(report.error for report in reports):
-        raise UsageError(
-            f"no server is called {missing[0]!r} here", hint="`sub import` without arguments lists what was found."
-        )
+        hint = "`sub import` without arguments lists what was found."
+        raise UsageError(f"no server is called {missing[0]!r} here", hint=hint)
     for name in missing:
         note(f"No server is called {name!r} here.")
     return missing

@@ -84,9 +84,8 @@ def _object(text: str, option: str) -> bytes:
     try:
         value = parse(raw)
     except CanonicalError as error:
-        raise UsageError(
-            f"{option} is not one JSON object: {error}", hint=f"""Quote it for the shell: {option} '{{"key": 1}}'"""
-        ) from None
+        hint = f"""Quote it for the shell: {option} '{{"key": 1}}'"""
+        raise UsageError(f"{option} is not one JSON object: {error}", hint=hint) from None
     if not isinstance(value, dict):
         raise UsageError(f"{option} must be a JSON object", hint=f"""For example: {option} '{{"key": 1}}'""")
     return raw

@@ -76,9 +76,8 @@ def _joined(items: list[Item]) -> list[Item]:
 
 
 def _is_words(item: Item) -> bool:
-    return (
-        item["kind"] == "agent_event" and item["agent"].get("kind") == "TextOutput" and bool(item["agent"].get("text"))
-    )
+    agent = item["agent"] if item["kind"] == "agent_event" else {}
+    return agent.get("kind") == "TextOutput" and bool(agent.get("text"))
 
 
 def _other(item: Item, columns: int | None) -> list[str]:
@@ -96,11 +95,8 @@ def _told(item: Item) -> tuple[str, str, str | None]:
     server = item.get("server_name") or item.get("shim_id") or "?"
     if kind == "run_start":
         policy = item["run"]["policy"]
-        return (
-            "start",
-            f"{server} ({item['run']['mode']}, policy {policy['policy_id']} {policy['policy_version']})",
-            "blue",
-        )
+        text = f"{server} ({item['run']['mode']}, policy {policy['policy_id']} {policy['policy_version']})"
+        return "start", text, "blue"
     if kind == "run_end":
         closed = " (its end was recorded by ledgerd)" if item.get("closed_by") else ""
         return "end", f"{server} {item['run']['status']}{closed}", "blue"

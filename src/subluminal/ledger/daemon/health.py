@@ -33,9 +33,8 @@ def _database() -> dict[str, Any]:
         facts["problem"] = f"{error} {error.hint or ''}".strip()
         return facts
     try:
-        facts["runs"], facts["events"], facts["calls"] = connection.execute(
-            "SELECT count(*), coalesce(sum(event_count), 0), coalesce(sum(calls_total), 0) FROM runs"
-        ).fetchone()
+        sql = "SELECT count(*), coalesce(sum(event_count), 0), coalesce(sum(calls_total), 0) FROM runs"
+        facts["runs"], facts["events"], facts["calls"] = connection.execute(sql).fetchone()
         facts["rejected_lines"] = connection.execute("SELECT count(*) FROM rejected").fetchone()[0]
         facts["schema_version"] = connection.execute("PRAGMA user_version").fetchone()[0]
         facts["offsets"] = {row[0]: row[1] for row in connection.execute("SELECT name, offset FROM journals")}

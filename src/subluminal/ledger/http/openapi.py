@@ -17,9 +17,7 @@ _ROW = {"type": "object"}
 
 def document() -> dict[str, Any]:
     page = _object({"rows": {"type": "array", "items": _ROW}, "next_cursor": _TEXT_OR_NULL})
-    call = {
-        **_object({"call_id": _TEXT, "run_id": _TEXT, "server_name": _TEXT, "tool_name": _TEXT, "args_hash": _TEXT})
-    }
+    call = _object(dict.fromkeys(("call_id", "run_id", "server_name", "tool_name", "args_hash"), _TEXT))
     run = _object({"run_id": _TEXT, "status": _TEXT, "calls_total": {"type": "integer"}, "principal": _TEXT_OR_NULL})
     group = _object({"calls": {"type": "integer"}, "latency_ms_max": _WHOLE_OR_NULL})
     bad = _object({"line": {"type": "integer"}, "error": _TEXT})

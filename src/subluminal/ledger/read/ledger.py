@@ -109,10 +109,8 @@ class Ledger:
             order = "c.id DESC"
             if branch.index == "tool_calls_run":
                 order = "c.created_at DESC, c.id DESC"  # the order of that index; the same as by id
-            found += self.connection.execute(
-                f"SELECT c.id FROM tool_calls c {index} WHERE {where} AND c.id < ? ORDER BY {order} LIMIT ?",
-                [*values, below, limit + 1],
-            ).fetchall()
+            sql = f"SELECT c.id FROM tool_calls c {index} WHERE {where} AND c.id < ? ORDER BY {order} LIMIT ?"
+            found += self.connection.execute(sql, [*values, below, limit + 1]).fetchall()
         ids = sorted((row[0] for row in found), reverse=True)
         next_cursor = str(ids[limit - 1]) if len(ids) > limit else None
         return Page([self._call_row(number) for number in ids[:limit]], next_cursor)
@@ -169,15 +167,13 @@ class Ledger:
         row = self._find_call(call_id, run_id)
         call = _call(row)
         number = row["id"]
-        preview = self.connection.execute(
-            "SELECT args_preview, result_preview, redaction_flags FROM previews WHERE id = ?", (number,)
-        ).fetchone()
+        sql = "SELECT args_preview, result_preview, redaction_flags FROM previews WHERE id = ?"
+        preview = self.connection.execute(sql, (number,)).fetchone()
         call["args_preview"] = unpack_text(preview[0]) if preview else None
         call["result_preview"] = unpack_text(preview[1]) if preview else None
         call["redaction_flags"] = _json(preview[2]) if preview and preview[2] else []
-        hint = self.connection.execute(
-            "SELECT hint_text, hint_kind, retry_advice, suggested_args_json FROM hints WHERE id = ?", (number,)
-        ).fetchone()
+        sql = "SELECT hint_text, hint_kind, retry_advice, suggested_args_json FROM hints WHERE id = ?"
+        hint = self.connection.execute(sql, (number,)).fetchone()
         call["hint"] = None
         if hint is not None:
             call["hint"] = {**dict(hint), "suggested_args": _json(hint["suggested_args_json"])}
@@ -192,9 +188,8 @@ class Ledger:
         )
         found = calls_beginning(self.connection, call_id, run_id)
         if len(found) == 1:
-            row: sqlite3.Row = self.connection.execute(
-                f"{select} WHERE c.call_id = ? AND c.run_id = ?", found[0]
-            ).fetchone()
+            sql = f"{select} WHERE c.call_id = ? AND c.run_id = ?"
+            row: sqlite3.Row = self.connection.execute(sql, found[0]).fetchone()
             return row
         if found:
             raise ambiguous("call", call_id, [f"{call} of {run}" for call, run in found])

@@ -235,9 +235,8 @@ class CallTable:
         return used
 
     def _highest(self, tick: int) -> int:
-        found = self._connection.execute(
-            "SELECT max(id) FROM tool_calls WHERE id >= ? AND id <= ?", (tick, tick + 0xFF)
-        ).fetchone()[0]
+        sql = "SELECT max(id) FROM tool_calls WHERE id >= ? AND id <= ?"
+        found = self._connection.execute(sql, (tick, tick + 0xFF)).fetchone()[0]
         return tick - 1 if found is None else int(found)
 
 

@@ -41,12 +41,6 @@ T = TypeVar("T")
 
 class Store:
     _speaker: Producer | None
-    _run: Run
-    _events: EventTable
-    _runs: RunTable
-    _calls: CallTable
-    _catalogue: Catalogue
-    _agent: AgentTable
 
     def __init__(self, path: str, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> None:
         self.path = path
@@ -186,9 +180,8 @@ class Store:
         return [row[0] for row in self.connection.execute("SELECT name FROM journals")]
 
     def offset(self, name: str) -> tuple[int, int, int, int] | None:
-        found: tuple[int, int, int, int] | None = self.connection.execute(
-            "SELECT inode, offset, lines, rejected_bytes FROM journals WHERE name = ?", (name,)
-        ).fetchone()
+        sql = "SELECT inode, offset, lines, rejected_bytes FROM journals WHERE name = ?"
+        found: tuple[int, int, int, int] | None = self.connection.execute(sql, (name,)).fetchone()
         return found
 
     def set_offset(self, name: str, inode: int, offset: int, lines: int, rejected_bytes: int) -> None:
@@ -204,10 +197,8 @@ class Store:
         self.connection.execute("UPDATE producers SET journal = NULL WHERE journal = ?", (name,))
 
     def record_rejected(self, source: str, line_no: int, reason: str, size: int) -> None:
-        self.connection.execute(
-            "INSERT INTO rejected (source, line_no, reason, bytes, at) VALUES (?, ?, ?, ?, ?)",
-            (source, line_no, reason, size, utc_now()),
-        )
+        sql = "INSERT INTO rejected (source, line_no, reason, bytes, at) VALUES (?, ?, ?, ?, ?)"
+        self.connection.execute(sql, (source, line_no, reason, size, utc_now()))
 
     # -- other writes -----------------------------------------------------------------------------------------
 

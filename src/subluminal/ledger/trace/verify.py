@@ -94,7 +94,7 @@ def _missing(run_id: str, head: Head | None) -> Report:
 def _verify(connection: sqlite3.Connection, run_id: str, head: Head | None) -> Report:
     run = connection.execute("SELECT run_no, event_count, chain_head FROM runs WHERE run_id = ?", (run_id,)).fetchone()
     faults: list[Fault] = []
-    place = _Place()
+    place = Head(0, GENESIS)  # how far along the chain we are
     try:
         with Rebuilt() as rebuilt:
             lines: list[bytes] = []
@@ -111,25 +111,16 @@ def _verify(connection: sqlite3.Connection, run_id: str, head: Head | None) -> R
     return Report(run_id, place.count, place.hash.hex(), faults, witnessed)
 
 
-class _Place:
-    """How far along the chain we are."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.hash = GENESIS
-
-
 def _chain(
-    connection: sqlite3.Connection, run: sqlite3.Row, head: Head | None, place: _Place, faults: list[Fault]
+    connection: sqlite3.Connection, run: sqlite3.Row, head: Head | None, place: Head, faults: list[Fault]
 ) -> Iterator[bytes]:
     """The line of every event in turn, up to the first fault."""
     run_no, event_count, chain_head = run
     lines = _lines(connection, run_no)
     witness = head if head is not None and not head.pruned else Head(0, GENESIS)
     first = run_no << N_BITS
-    rows = connection.execute(
-        "SELECT id - ?, hash FROM events WHERE id >= ? AND id < ? ORDER BY id", (first, first, first + (1 << N_BITS))
-    )
+    sql = "SELECT id - ?, hash FROM events WHERE id >= ? AND id < ? ORDER BY id"
+    rows = connection.execute(sql, (first, first, first + (1 << N_BITS)))
     for n, stored in rows:
         if n != place.count + 1:
             faults.append(Fault(f"events are missing before event {n}", event=place.count + 1))
