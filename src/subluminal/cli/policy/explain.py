@@ -60,18 +60,11 @@ def explain_command(
       sub policy explain policy.yaml --server db --tool query --env prod --at 2026-01-31T03:00:00Z --json
     """
     raw = _object(args, "--args")
-    identity = Identity(
-        "explain", agent_id, client, env, None, parse(_object(workload, "--workload")) if workload else None
-    )
+    known = parse(_object(workload, "--workload")) if workload else None
+    identity = Identity("explain", agent_id, client, env, None, known)
+    policy, wall_ms, classes = compiled(file), _milliseconds(at), frozenset(risk_class)
     explanation = explain_call(
-        compiled(file),
-        identity,
-        server_name,
-        tool_name,
-        raw,
-        wall_ms=_milliseconds(at),
-        risk_classes=frozenset(risk_class),
-        repeat=repeat,
+        policy, identity, server_name, tool_name, raw, wall_ms=wall_ms, risk_classes=classes, repeat=repeat
     )
     if as_json:
         print_json(explanation.as_dict())

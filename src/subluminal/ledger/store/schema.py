@@ -289,12 +289,9 @@ def open_reader(path: str) -> sqlite3.Connection:
         hint = "Run an agent with tools behind Subluminal, or `sub ingest` a file."
         raise LedgerError(f"There is no ledger at {path} yet.", hint=hint)
     try:
+        place = "file:" + _uri_path(path) + "?mode=ro"
         connection = sqlite3.connect(
-            "file:" + _uri_path(path) + "?mode=ro",
-            uri=True,
-            isolation_level=None,
-            check_same_thread=False,
-            timeout=BUSY_TIMEOUT_MS / 1000,
+            place, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_TIMEOUT_MS / 1000
         )
         version = schema_version(connection)
     except sqlite3.Error as error:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 
 from msgspec import Struct
 
@@ -52,21 +53,17 @@ class Report(Struct):
 
 def verify_run(path: str, run_id: str) -> Report:
     heads = read_heads(heads_path(path))
-    connection = open_reader(path)
-    try:
+    with closing(open_reader(path)) as connection:
         connection.execute("BEGIN")
         if not _holds(connection, run_id):
             return _missing(run_id, read_heads(heads_path(path)).get(run_id))
         return _verify(connection, run_id, heads.get(run_id))
-    finally:
-        connection.close()
 
 
 def verify_all(path: str) -> list[Report]:
     """Every run of the ledger, and every run that its witness knows and the ledger does not."""
     heads = read_heads(heads_path(path))
-    connection = open_reader(path)
-    try:
+    with closing(open_reader(path)) as connection:
         connection.execute("BEGIN")
         known = [row[0] for row in connection.execute("SELECT run_id FROM runs ORDER BY run_no")]
         reports = [_verify(connection, run_id, heads.get(run_id)) for run_id in known]
@@ -75,8 +72,6 @@ def verify_all(path: str) -> list[Report]:
             if not latest.get(run_id, heads[run_id]).pruned:
                 reports.append(_missing(run_id, heads[run_id]))
         return reports
-    finally:
-        connection.close()
 
 
 def _holds(connection: sqlite3.Connection, run_id: str) -> bool:
