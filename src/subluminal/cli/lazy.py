@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -15,9 +16,11 @@ Table = dict[str, tuple[str, str, str]]
 
 
 class LazyGroup(click.Group):
-    """Subclasses set `table`; listing, help and completion come from it alone."""
+    """Listing, help and completion come from the table alone."""
 
-    table: Table
+    def __init__(self, *args: Any, table: Table, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.table = table
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.table)

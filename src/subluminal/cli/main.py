@@ -33,12 +33,9 @@ COMMANDS: Table = {
 }
 
 
-class Commands(LazyGroup):
-    table = COMMANDS
-
-
 @click.group(
-    cls=Commands,
+    cls=LazyGroup,
+    table=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Subluminal stands between AI agents and their tools: it decides each tool call and records it.",
     epilog="Start with: sub import claude, run your agent as always, sub tail. More: sub help quickstart.",

@@ -17,8 +17,6 @@ from subluminal.clients.spans import Member, Node
 class Place:
     """Where the user stands: working directory, environment, platform. Passed in, so that tests can move it."""
 
-    __slots__ = ("cwd", "environ", "home", "platform")
-
     def __init__(
         self, cwd: str | None = None, environ: Mapping[str, str] | None = None, platform: str = sys.platform
     ) -> None:
@@ -76,8 +74,6 @@ class Servers(NamedTuple):
 
 class Entry:
     """One server. `holder` is the table in which `command` and `args` stand (Zed nests them in older files)."""
-
-    __slots__ = ("args", "command", "env", "holder", "location", "member", "name", "occurrence", "scope")
 
     def __init__(self, member: Member, servers: Servers, occurrence: int, env_key: str) -> None:
         self.member = member

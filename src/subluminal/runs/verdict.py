@@ -15,8 +15,6 @@ SHOWN = 10
 class Strictness:
     """What the job tolerates. Without `strict` everything: then the record is the only effect."""
 
-    __slots__ = ("fail_on", "max_blocked", "strict")
-
     def __init__(self, strict: bool, fail_on: str | None = None, max_blocked: int | None = None) -> None:
         self.strict = strict or fail_on is not None or max_blocked is not None
         self.fail_on = fail_on or "any"

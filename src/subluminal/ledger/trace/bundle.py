@@ -80,7 +80,7 @@ def export_run(ledger: Ledger, run_id: str, destination: str, snapshots: str) ->
     finally:
         ledger.connection.execute("ROLLBACK")
     with files["events.jsonl"]:
-        entries = {name: _entry(content) for name, content in files.items()}
+        entries = {name: entry_of(content) for name, content in files.items()}
         manifest = new_manifest(run_id, count, head, entries)
         text = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
         contents: dict[str, IO[bytes]] = {"manifest.json": io.BytesIO(text), **files}
@@ -116,7 +116,7 @@ def _collect(ledger: Ledger, run_id: str, snapshots: str) -> tuple[dict[str, IO[
     return files, count, head
 
 
-def _entry(content: IO[bytes]) -> FileEntry:
+def entry_of(content: IO[bytes]) -> FileEntry:
     content.seek(0)
     digest, size = sha256(), 0
     while piece := content.read(1 << 20):
@@ -182,7 +182,7 @@ class Bundle:
 
     def _check(self, file_name: str, entry: FileEntry) -> None:
         with _open_inside(self.directory, file_name, self.name) as file:
-            if os.fstat(file.fileno()).st_size != entry.bytes or _entry(file).sha256 != entry.sha256:
+            if os.fstat(file.fileno()).st_size != entry.bytes or entry_of(file).sha256 != entry.sha256:
                 raise VerificationError(f"{self.name}: {file_name} is not the file that the manifest describes.")
 
     def lines(self) -> Iterator[bytes]:
@@ -221,7 +221,7 @@ class Unsealed(Bundle):
         for name in sorted(os.listdir(directory)) if os.path.isdir(directory) else []:
             if _NAMES.fullmatch(f"policies/{name}") and len(found) < MAX_FILES:
                 with _open_inside(self.directory, f"policies/{name}", self.name) as file:
-                    found[f"policies/{name}"] = _entry(file)
+                    found[f"policies/{name}"] = entry_of(file)
         return found
 
 
