@@ -8,10 +8,9 @@ from subluminal.cli.render.call_lines import INDENT, call_lines, wrapped
 from subluminal.cli.render.columns import PIPE_CELLS, cut, pad
 from subluminal.cli.render.moments import between_ms, clock, date_and_clock, duration
 from subluminal.cli.render.output import paint
-from subluminal.ledger.read.ledger import known
+from subluminal.ledger.read.ledger import Row, known
 from subluminal.reports.printable import printable
 
-Row = dict[str, Any]
 Item = dict[str, Any]
 
 _STATUS_COLOURS = {"SUCCEEDED": "green", "RUNNING": "cyan", "CANCELLED": "yellow"}

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from subluminal.ledger.fold.joined import JoinedCall, join
 from subluminal.ledger.read.call_row import recall
-from subluminal.ledger.read.ledger import Ledger
+from subluminal.ledger.read.ledger import Ledger, Row
 from subluminal.ledger.read.timeline import doors
-
-Row = dict[str, Any]
 
 
 def describe(ledger: Ledger, call: Row) -> Row:

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.ledger import EventMaker, ledgerd, spool_of
+from harness.ledger import EventMaker, create_journal, ledgerd, spool_of
 from harness.waiting import wait_for
-from subluminal.host.record.journal import create_journal
 from subluminal.ledger.daemon.health import ledger_health
 
 
