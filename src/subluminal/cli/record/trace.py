@@ -156,10 +156,12 @@ def verify_command(what: str, want_all: bool, as_json: bool) -> int:
       sub verify --all
       sub verify trace.tar.gz
     """
+    from msgspec.structs import asdict
+
     reports = _reports(what, want_all)
     for report in reports:
         if as_json:
-            print_json({"ok": report.ok, **_facts(report)})
+            print_json({"ok": report.ok, **asdict(report)})
         else:
             _print_report(report)
     if any(report.ok and report.witnessed == 0 for report in reports):
@@ -188,13 +190,6 @@ def _reports(what: str, want_all: bool) -> list[Report]:
         except LedgerError:
             run_id = what  # one that was removed is known to its witness only
     return [verify_run(path, run_id)]
-
-
-def _facts(report: Report) -> dict[str, Any]:
-    import msgspec
-
-    facts: dict[str, Any] = msgspec.to_builtins(report)
-    return facts
 
 
 def _print_report(report: Report) -> None:

@@ -221,8 +221,7 @@ class Spool:
             except FileNotFoundError:
                 pass
             self.journals.pop(journal.name).close()
-        names = [journal.name for journal in finished]
-        self._forget(names)
+        self._forget([journal.name for journal in finished])
 
     def forget_missing(self) -> None:
         """Offsets of journals that are gone: a process was killed between removing the file and noting it."""

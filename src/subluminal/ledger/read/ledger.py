@@ -210,11 +210,9 @@ class Ledger:
             started_at, _, run_no = cursor.rpartition("~")
             where.append("(started_at, run_no) < (?, ?)")
             values += [started_at, str(_cursor_id(run_no))]
-        rows = self.connection.execute(
-            f"SELECT {_RUN_LIST}, run_no FROM runs WHERE {' AND '.join(where)}"
-            " ORDER BY started_at DESC, run_no DESC LIMIT ?",
-            [*values, limit + 1],
-        ).fetchall()
+        sql = f"SELECT {_RUN_LIST}, run_no FROM runs WHERE {' AND '.join(where)}"
+        sql += " ORDER BY started_at DESC, run_no DESC LIMIT ?"
+        rows = self.connection.execute(sql, [*values, limit + 1]).fetchall()
         last = rows[limit - 1] if len(rows) > limit else None
         return Page([_run(row) for row in rows[:limit]], f"{last['started_at']}~{last['run_no']}" if last else None)
 
@@ -223,14 +221,9 @@ class Ledger:
         if row is None:
             raise LedgerError(f"There is no run {run_id!r} in the ledger.", hint="`sub runs` lists the runs.")
         run = _run(row)
-        run["producers"] = [
-            dict(producer)
-            for producer in self.connection.execute(
-                "SELECT shim_id, host_id, proc_id, started_at, ended_at, status FROM producers WHERE run_id = ?"
-                " ORDER BY producer_no",
-                (run_id,),
-            )
-        ]
+        columns = "shim_id, host_id, proc_id, started_at, ended_at, status"
+        sql = f"SELECT {columns} FROM producers WHERE run_id = ? ORDER BY producer_no"
+        run["producers"] = [dict(producer) for producer in self.connection.execute(sql, (run_id,))]
         return run
 
     def resolve_run(self, name: str) -> str:

@@ -217,12 +217,8 @@ class Store:
 
     def add_policy(self, policy_hash: str, snapshot: str) -> None:
         """Keep the text of a policy that a stored run refers to."""
-        self.write(
-            lambda: self.connection.execute(
-                "UPDATE policy_versions SET rules_json = ? WHERE rules_hash = ? AND rules_json IS NULL",
-                (snapshot, policy_hash),
-            )
-        )
+        sql = "UPDATE policy_versions SET rules_json = ? WHERE rules_hash = ? AND rules_json IS NULL"
+        self.write(lambda: self.connection.execute(sql, (snapshot, policy_hash)))
 
     def make_durable(self) -> None:
         """After this, every committed event survives a power cut as well: only then may its journal go."""
@@ -276,9 +272,8 @@ class Store:
         going on would wipe out the evidence.
         """
         heads = chain.read_heads(self._heads_path)
-        for run_no, run_id, count, head in self.connection.execute(
-            "SELECT run_no, run_id, event_count, chain_head FROM runs"
-        ):
+        rows = self.connection.execute("SELECT run_no, run_id, event_count, chain_head FROM runs")
+        for run_no, run_id, count, head in rows:
             known = heads.get(run_id)
             if known is None or known.pruned:
                 self.unwitnessed[run_id] = chain.Head(count, head)

@@ -55,7 +55,7 @@ def verify_run(path: str, run_id: str) -> Report:
     heads = read_heads(heads_path(path))
     with closing(open_reader(path)) as connection:
         connection.execute("BEGIN")
-        if not _holds(connection, run_id):
+        if connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (run_id,)).fetchone() is None:
             return _missing(run_id, read_heads(heads_path(path)).get(run_id))
         return _verify(connection, run_id, heads.get(run_id))
 
@@ -72,10 +72,6 @@ def verify_all(path: str) -> list[Report]:
             if not latest.get(run_id, heads[run_id]).pruned:
                 reports.append(_missing(run_id, heads[run_id]))
         return reports
-
-
-def _holds(connection: sqlite3.Connection, run_id: str) -> bool:
-    return connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (run_id,)).fetchone() is not None
 
 
 def _missing(run_id: str, head: Head | None) -> Report:
@@ -192,9 +188,8 @@ class Rebuilt:
     def _policies(self, connection: sqlite3.Connection) -> list[Fault]:
         """The text of a policy that the run's events name must have the hash they name."""
         for (policy_hash,) in self._store.connection.execute("SELECT DISTINCT rules_hash FROM policy_versions"):
-            for (text,) in connection.execute(
-                "SELECT rules_json FROM policy_versions WHERE rules_hash = ? AND rules_json IS NOT NULL", (policy_hash,)
-            ):
+            sql = "SELECT rules_json FROM policy_versions WHERE rules_hash = ? AND rules_json IS NOT NULL"
+            for (text,) in connection.execute(sql, (policy_hash,)):
                 if not is_snapshot(str(text).encode(), policy_hash):
                     return [Fault(f"the text of policy {policy_hash[:16]}… is not the one that was in force")]
         return []
