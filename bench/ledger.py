@@ -36,12 +36,12 @@ PRODUCER = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
 from recorded import calls
-from subluminal.host.record.journal import create_journal
+from subluminal.host.record.journal import create_locked, journal_name
 spool, shim, count, seed = sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5])
 pieces = list(calls("run-" + shim, shim, count, seed))
 print("ready", flush=True)
 sys.stdin.readline()
-journal = create_journal(spool, shim)
+journal = create_locked(os.path.join(spool, journal_name(shim)))
 for piece in pieces:
     os.write(journal, piece)
 print("written", flush=True)

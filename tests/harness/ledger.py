@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.waiting import GENEROUS_S, wait_for
+from subluminal.host.record.journal import create_locked, journal_name
 
 POLICY = {"policy_id": "team-default", "policy_version": "1.2.0", "policy_hash": "a" * 64}
 BASE_MS = 1_700_000_000_000
@@ -166,6 +167,11 @@ def ledgerd(home: Path, *arguments: str, **extra: str) -> Iterator[subprocess.Po
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
         process.wait(GENEROUS_S)
+
+
+def create_journal(spool: str, shim_id: str) -> int:
+    os.makedirs(spool, mode=0o700, exist_ok=True)
+    return create_locked(os.path.join(spool, journal_name(shim_id)))
 
 
 def spool_of(home: Path) -> Path:

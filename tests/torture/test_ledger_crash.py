@@ -31,8 +31,7 @@ SEED = 20_261_115
 PRODUCER = """
 import os, sys, time
 sys.path.insert(0, sys.argv[5])
-from harness.ledger import EventMaker
-from subluminal.host.record.journal import create_journal
+from harness.ledger import EventMaker, create_journal
 spool, shim, run, calls = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
 journal = create_journal(spool, shim)
 maker = EventMaker(run, shim)

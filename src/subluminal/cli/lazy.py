@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import difflib
 import importlib
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
-# name -> (module, attribute, one-line help)
+from subluminal.cli.options import Command
+
+# name -> (module, attribute, one-line help). The attribute is click's command, or one of `options`.
 Table = dict[str, tuple[str, str, str]]
 
 
 class LazyGroup(click.Group):
-    """Subclasses set `table`; listing, help and completion come from it alone."""
+    """Listing, help and completion come from the table alone."""
 
-    table: Table
+    def __init__(self, *args: Any, table: Table, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.table = table
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.table)
@@ -24,8 +29,8 @@ class LazyGroup(click.Group):
         entry = self.table.get(cmd_name)
         if entry is None:
             return None
-        command: click.Command = getattr(importlib.import_module(entry[0]), entry[1])
-        return command
+        command: click.Command | Command = getattr(importlib.import_module(entry[0]), entry[1])
+        return command.click_command() if isinstance(command, Command) else command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -12,10 +12,10 @@ COMMANDS: Table = {
     "restore": ("subluminal.cli.clients.imports", "restore_command", "Put a client's configuration back."),
     "run": ("subluminal.cli.agents.run", "run_command", "Run an agent as one identified run."),
     "kill": ("subluminal.cli.agents.kill", "kill_command", "Stop a run: every further tool call is refused."),
-    "tail": ("subluminal.cli.tail.command", "tail_command", "Watch tool calls as they happen."),
-    "runs": ("subluminal.cli.record.runs", "runs_command", "List runs."),
-    "query": ("subluminal.cli.record.query", "query_command", "Search recorded tool calls."),
-    "show": ("subluminal.cli.record.show", "show_command", "Show one run or one call."),
+    "tail": ("subluminal.cli.tail.command", "TAIL", "Watch tool calls as they happen."),
+    "runs": ("subluminal.cli.record.runs", "RUNS", "List runs."),
+    "query": ("subluminal.cli.record.query", "QUERY", "Search recorded tool calls."),
+    "show": ("subluminal.cli.record.show", "SHOW", "Show one run or one call."),
     "policy": ("subluminal.cli.policy.group", "policy_group", "Lint, compile, explain, diff and test policies."),
     "secrets": ("subluminal.cli.secrets.group", "secrets_group", "Keep secrets away from the agent."),
     "agent": ("subluminal.cli.agents.agent", "agent_group", "Run an agent and read its events."),
@@ -33,12 +33,9 @@ COMMANDS: Table = {
 }
 
 
-class Commands(LazyGroup):
-    table = COMMANDS
-
-
 @click.group(
-    cls=Commands,
+    cls=LazyGroup,
+    table=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Subluminal stands between AI agents and their tools: it decides each tool call and records it.",
     epilog="Start with: sub import claude, run your agent as always, sub tail. More: sub help quickstart.",

@@ -1,6 +1,6 @@
 """What a client is to us: where its files lie, which tables in them hold MCP servers, and what one entry looks like.
 
-Adding a client is one small file that makes a `Client`, and one line in `registry.py`.
+Adding a client is a `Client`, in `plain.py` or in a small file of its own, and its name in `registry.py`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from subluminal.clients.spans import Member, Node
 
 class Place:
     """Where the user stands: working directory, environment, platform. Passed in, so that tests can move it."""
-
-    __slots__ = ("cwd", "environ", "home", "platform")
 
     def __init__(
         self, cwd: str | None = None, environ: Mapping[str, str] | None = None, platform: str = sys.platform
@@ -77,8 +75,6 @@ class Servers(NamedTuple):
 class Entry:
     """One server. `holder` is the table in which `command` and `args` stand (Zed nests them in older files)."""
 
-    __slots__ = ("args", "command", "env", "holder", "location", "member", "name", "occurrence", "scope")
-
     def __init__(self, member: Member, servers: Servers, occurrence: int, env_key: str) -> None:
         self.member = member
         self.name = member.key
@@ -122,49 +118,22 @@ def reach(node: Node, keys: tuple[str, ...]) -> Iterator[Node]:
         yield from reach(member.node, keys[1:])
 
 
-class Client:
-    """`paths` lead to its tables of servers ("*": any key); `word` is its word in events (Contract A).
+class Client(NamedTuple):
+    """`paths` lead to its tables of servers ("*": any key), `tables` finds them where the first path is not enough.
 
-    `passed_variables` must be listed in an entry for its server to see them.
+    `word` is its word in events (Contract A). `passed_variables` must be listed in an entry for its server to see them.
     """
 
-    __slots__ = (
-        "array_command",
-        "dialect",
-        "env_key",
-        "files",
-        "name",
-        "passed_variables",
-        "paths",
-        "tables",
-        "title",
-        "word",
-    )
-
-    def __init__(
-        self,
-        name: str,
-        title: str,
-        files: Callable[[Place], list[ConfigFile]],
-        paths: tuple[tuple[str, ...], ...],
-        *,
-        tables: Callable[[Document, str], Iterator[Servers]] | None = None,
-        word: str = "custom",
-        dialect: str = "jsonc",
-        env_key: str = "env",
-        array_command: bool = False,
-        passed_variables: tuple[str, ...] = (),
-    ) -> None:
-        self.name = name
-        self.title = title
-        self.files = files
-        self.paths = paths
-        self.tables = tables or below(*paths[0])
-        self.word = word
-        self.dialect = dialect
-        self.env_key = env_key
-        self.array_command = array_command
-        self.passed_variables = passed_variables
+    name: str
+    title: str
+    files: Callable[[Place], list[ConfigFile]]
+    paths: tuple[tuple[str, ...], ...]
+    tables: Callable[[Document, str], Iterator[Servers]] | None = None
+    word: str = "custom"
+    dialect: str = "jsonc"
+    env_key: str = "env"
+    array_command: bool = False
+    passed_variables: tuple[str, ...] = ()
 
     def read(self, text: str) -> Document:
         return Document(text, self.dialect, self.paths)
@@ -179,7 +148,7 @@ class Client:
     def entries(self, document: Document, scope: str) -> list[Entry]:
         found = []
         counts: dict[tuple[tuple[str, ...], str], int] = {}
-        for servers in self.tables(document, scope):
+        for servers in (self.tables or below(*self.paths[0]))(document, scope):
             for member in servers.table.members:
                 occurrence = counts.get((servers.location, member.key), 0)
                 counts[servers.location, member.key] = occurrence + 1

@@ -11,17 +11,9 @@ import os
 from subluminal.clients.base import Client, ConfigFile, Place
 
 PASSED_VARIABLES = (
-    "SUB_RUN_ID",
-    "SUB_AGENT_ID",
-    "SUB_ENV",
-    "SUB_CLIENT",
-    "SUB_PRINCIPAL",
-    "SUB_WORKLOAD",
-    "SUB_HOME",
-    "SUB_POLICY",
-    "SUB_POLICY_JSON",
-    "SUB_EVENTS",
-)
+    "SUB_RUN_ID", "SUB_AGENT_ID", "SUB_ENV", "SUB_CLIENT", "SUB_PRINCIPAL", "SUB_WORKLOAD",
+    "SUB_HOME", "SUB_POLICY", "SUB_POLICY_JSON", "SUB_EVENTS",
+)  # fmt: skip
 
 
 def _files(place: Place) -> list[ConfigFile]:
@@ -33,11 +25,5 @@ def _files(place: Place) -> list[ConfigFile]:
 
 
 CODEX = Client(
-    "codex",
-    "Codex",
-    _files,
-    (("mcp_servers",),),
-    word="codex",
-    dialect="toml",
-    passed_variables=PASSED_VARIABLES,
+    "codex", "Codex", _files, (("mcp_servers",),), word="codex", dialect="toml", passed_variables=PASSED_VARIABLES
 )

@@ -16,8 +16,6 @@ from subluminal.clients.spans import Edit, Member, Node, SyntaxProblem, problem_
 class Document:
     """`dialect` is "json" (plain JSON only), "jsonc" or "toml"; `paths` as for `jsonc.read`."""
 
-    __slots__ = ("dialect", "root", "text")
-
     def __init__(self, text: str, dialect: str, paths: jsonc.Paths | None = None) -> None:
         self.text = text
         self.dialect = dialect

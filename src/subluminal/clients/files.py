@@ -12,6 +12,7 @@ import contextlib
 import errno
 import os
 import stat
+from typing import NamedTuple
 
 from subluminal.contracts.errors import ClientConfigError
 from subluminal.host.files import replace_file
@@ -20,16 +21,13 @@ from subluminal.host.files import replace_file
 MAX_CONFIG_BYTES = 64 * 1024 * 1024
 
 
-class Snapshot:
+class Snapshot(NamedTuple):
     """A file as it was read: the path asked for, the file it leads to, the bytes and the inode they came from."""
 
-    __slots__ = ("data", "path", "real", "stat")
-
-    def __init__(self, path: str, real: str, data: bytes, status: os.stat_result) -> None:
-        self.path = path
-        self.real = real
-        self.data = data
-        self.stat = status
+    path: str
+    real: str
+    data: bytes
+    stat: os.stat_result
 
 
 class ChangedMeanwhile(ClientConfigError):
@@ -74,15 +72,11 @@ def _reason(error: OSError) -> str:
 def check_writable(snapshot: Snapshot, *, foreign: bool = False) -> None:
     """Refuse what its owner has protected, and what belongs to someone else unless `foreign` allows it."""
     if snapshot.stat.st_uid != os.geteuid() and not foreign:
-        raise ClientConfigError(
-            f"{snapshot.path}: belongs to another user (uid {snapshot.stat.st_uid})",
-            hint="Run the command as that user; as root, --foreign changes it and keeps its owner.",
-        )
+        hint = "Run the command as that user; as root, --foreign changes it and keeps its owner."
+        raise ClientConfigError(f"{snapshot.path}: belongs to another user (uid {snapshot.stat.st_uid})", hint=hint)
     if not snapshot.stat.st_mode & stat.S_IWUSR:
-        raise ClientConfigError(
-            f"{snapshot.path}: is read-only (mode {stat.S_IMODE(snapshot.stat.st_mode):04o})",
-            hint=f"If you want it changed: chmod u+w {snapshot.real}",
-        )
+        message = f"{snapshot.path}: is read-only (mode {stat.S_IMODE(snapshot.stat.st_mode):04o})"
+        raise ClientConfigError(message, hint=f"If you want it changed: chmod u+w {snapshot.real}")
 
 
 def warnings(snapshot: Snapshot) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from typing import Any
+from typing import Any, NamedTuple
 
 from subluminal.clients import backups, files, wrapping
 from subluminal.clients.base import Client, ConfigFile, Entry
@@ -16,14 +16,11 @@ from subluminal.contracts.errors import ClientConfigError
 from subluminal.host.clock import utc_now
 
 
-class Choice:
+class Choice(NamedTuple):
     """Which entries a command is about; empty collections mean all of them."""
 
-    __slots__ = ("scopes", "servers")
-
-    def __init__(self, servers: Collection[str] = (), scopes: Collection[str] = ()) -> None:
-        self.servers = servers
-        self.scopes = scopes
+    servers: Collection[str] = ()
+    scopes: Collection[str] = ()
 
     def covers(self, entry: Entry) -> bool:
         return (not self.servers or entry.name in self.servers) and (not self.scopes or entry.scope in self.scopes)

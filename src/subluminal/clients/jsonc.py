@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import NamedTuple
 
 from subluminal.clients.spans import MAX_DEPTH, Member, Node, problem_at
 
@@ -21,14 +22,11 @@ _PASSED_OVER = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=i
 _WORD = re.compile(r"[^\s,:\[\]{}\"/]*")
 
 
-class Reading:
+class Reading(NamedTuple):
     """The root value, and the offset of the first comment or trailing comma (None: plain JSON)."""
 
-    __slots__ = ("liberty", "root")
-
-    def __init__(self, root: Node, liberty: int | None) -> None:
-        self.root = root
-        self.liberty = liberty
+    root: Node
+    liberty: int | None
 
 
 Paths = tuple[tuple[str, ...], ...]

@@ -5,12 +5,8 @@ from __future__ import annotations
 from subluminal.clients.base import Client
 from subluminal.clients.claude import CLAUDE, CLAUDE_DESKTOP
 from subluminal.clients.codex import CODEX
-from subluminal.clients.cursor import CURSOR
-from subluminal.clients.gemini import GEMINI
 from subluminal.clients.opencode import OPENCODE
-from subluminal.clients.vscode import VSCODE
-from subluminal.clients.windsurf import WINDSURF
-from subluminal.clients.zed import ZED
+from subluminal.clients.plain import CURSOR, GEMINI, VSCODE, WINDSURF, ZED
 from subluminal.contracts.errors import UsageError
 
 CLIENTS: dict[str, Client] = {

@@ -68,7 +68,7 @@ def _restore(
     _name_the_restored(client, file, choice, snapshot.data, report)
     report.warnings += _placeholders(client, data)
     if dry_run:
-        report.diff = _diff(client, file.path, snapshot.data, data)
+        report.diff = masked_diff(file.path, client.dialect, decode(snapshot.data), decode(data))
         return report
     files.replace(snapshot, data)
     if not partial:
@@ -94,12 +94,7 @@ def _rewind(data: bytes, history: list[backups.Record]) -> tuple[bytes, list[bac
 
 
 def _unwrap_rest(
-    client: Client,
-    file: ConfigFile,
-    choice: Choice,
-    data: bytes,
-    in_force: list[backups.Record],
-    report: FileReport,
+    client: Client, file: ConfigFile, choice: Choice, data: bytes, in_force: list[backups.Record], report: FileReport
 ) -> tuple[bytes, bool]:
     """Unwrap what is still routed; the flag says that nothing was (the bytes are an original as it was)."""
     try:
@@ -135,11 +130,8 @@ def _name_the_restored(client: Client, file: ConfigFile, choice: Choice, old: by
     named = {(server.scope, server.project, server.name) for server in report.servers}
     for entry in client.entries(client.read(decode(old)), file.scope):
         server = describe(entry, "restored")
-        if (
-            wrapping.recognise(entry)
-            and choice.covers(entry)
-            and (server.scope, server.project, server.name) not in named
-        ):
+        is_named = (server.scope, server.project, server.name) in named
+        if wrapping.recognise(entry) and choice.covers(entry) and not is_named:
             report.servers.append(server)
 
 
@@ -151,7 +143,3 @@ def _placeholders(client: Client, data: bytes) -> list[str]:
         for name, node in walk(client.read(decode(data)).root)
         if node.value.startswith(PLACEHOLDER)
     ]
-
-
-def _diff(client: Client, path: str, old: bytes, new: bytes) -> str:
-    return masked_diff(path, client.dialect, decode(old), decode(new))

@@ -6,7 +6,6 @@ copy of the secret that is being moved away.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from subluminal.clients import files
@@ -29,19 +28,11 @@ class ServerEnv(NamedTuple):
         return f"ServerEnv(path={self.path!r}, scope={self.scope!r})"
 
 
-def find_server_env(
-    client: str,
-    server: str,
-    name: str,
-    *,
-    scope: str | None = None,
-    cwd: str | None = None,
-    environ: Mapping[str, str] | None = None,
-) -> list[ServerEnv]:
+def find_server_env(client: str, server: str, name: str, *, scope: str | None = None) -> list[ServerEnv]:
     """Every place in the client's files where this variable of this server is set."""
     found = []
     known = client_named(client)
-    for file in known.find(Place(cwd, environ)):
+    for file in known.find(Place()):
         loaded = load(known, file.path)
         if loaded is not None:
             for entry, member in _settings(known, loaded[1], file.scope, server, name, scope):
@@ -50,21 +41,12 @@ def find_server_env(
 
 
 def set_server_env(
-    client: str,
-    server: str,
-    name: str,
-    value: str,
-    *,
-    scope: str | None = None,
-    expected: str | None = None,
-    cwd: str | None = None,
-    environ: Mapping[str, str] | None = None,
-    foreign: bool = False,
+    client: str, server: str, name: str, value: str, *, scope: str | None = None, expected: str | None = None
 ) -> list[str]:
     """Replace the value wherever it is set (`expected`: only where it is this); returns the paths changed."""
     known = client_named(client)
     planned: list[tuple[files.Snapshot, str]] = []
-    for file in known.find(Place(cwd, environ)):
+    for file in known.find(Place()):
         loaded = load(known, file.path)
         if loaded is None:
             continue
@@ -72,13 +54,11 @@ def set_server_env(
         settings = _settings(known, document, file.scope, server, name, scope)
         members = [m for _, m in settings if expected is None or m.node.value == expected]
         if members:
-            files.check_writable(snapshot, foreign=foreign)
+            files.check_writable(snapshot)
             planned.append((snapshot, _replaced(known, document, members, value)))
     if not planned:
-        raise ClientConfigError(
-            f"{known.title} sets no {name} for a server called {server!r}",
-            hint=f"`sub import` (without arguments) lists the servers that {known.title} knows.",
-        )
+        hint = f"`sub import` (without arguments) lists the servers that {known.title} knows."
+        raise ClientConfigError(f"{known.title} sets no {name} for a server called {server!r}", hint=hint)
     for snapshot, text in planned:
         files.replace(snapshot, text.encode())
     return [snapshot.path for snapshot, _ in planned]

@@ -8,7 +8,9 @@ one counts, and an importer that sees only one of them leaves the other unguarde
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from subluminal.contracts.errors import ClientConfigError
 
@@ -16,19 +18,16 @@ from subluminal.contracts.errors import ClientConfigError
 MAX_DEPTH = 200
 
 
-class Node:
+class Node(Struct, eq=False):
     """One value. `kind` is "table", "array", "string" or "scalar"; `value` is set for strings only."""
 
-    __slots__ = ("end", "items", "kind", "members", "start", "trailing", "value")
-
-    def __init__(self, kind: str, start: int, end: int = -1, value: str = "") -> None:
-        self.kind = kind
-        self.start = start
-        self.end = end
-        self.value = value
-        self.members: list[Member] = []
-        self.items: list[Node] = []
-        self.trailing: int | None = None  # the end of an array's trailing comma
+    kind: str
+    start: int
+    end: int = -1
+    value: str = ""
+    members: list[Member] = []
+    items: list[Node] = []
+    trailing: int | None = None  # the end of an array's trailing comma
 
     def member(self, key: str) -> Member | None:
         """The last occurrence, which is the one most parsers keep."""
@@ -45,29 +44,23 @@ class Node:
         return [member for member in self.members if member.key == key]
 
 
-class Member:
+class Member(NamedTuple):
     """A key and its value. `layout` says how a neighbour must be written: "json", "inline" or "line" (TOML)."""
 
-    __slots__ = ("key", "key_end", "key_start", "layout", "node", "start")
-
-    def __init__(self, key: str, start: int, key_start: int, key_end: int, node: Node, layout: str) -> None:
-        self.key = key
-        self.start = start  # of the whole dotted key; equal to key_start where keys have no dots
-        self.key_start = key_start
-        self.key_end = key_end
-        self.node = node
-        self.layout = layout
+    key: str
+    start: int  # of the whole dotted key; equal to key_start where keys have no dots
+    key_start: int
+    key_end: int
+    node: Node
+    layout: str
 
 
-class Edit:
+class Edit(NamedTuple):
     """Replace text[start:end] by `text`."""
 
-    __slots__ = ("end", "start", "text")
-
-    def __init__(self, start: int, end: int, text: str) -> None:
-        self.start = start
-        self.end = end
-        self.text = text
+    start: int
+    end: int
+    text: str
 
 
 class SyntaxProblem(ClientConfigError):

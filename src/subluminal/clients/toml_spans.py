@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from typing import Any
+from typing import Any, NamedTuple
 
 from subluminal.clients.spans import MAX_DEPTH, Member, Node, SyntaxProblem, problem_at
 
@@ -60,15 +60,12 @@ def _agree(node: Node, value: Any) -> bool:
     return not isinstance(value, dict | list | str)
 
 
-class _Key:
+class _Key(NamedTuple):
     """One segment of a dotted key."""
 
-    __slots__ = ("end", "start", "value")
-
-    def __init__(self, value: str, start: int, end: int) -> None:
-        self.value = value
-        self.start = start
-        self.end = end
+    value: str
+    start: int
+    end: int
 
 
 class _Scanner:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from msgspec import Struct
+
 from subluminal.adapters.stdio.options import read_words
 from subluminal.clients.backups import WrappedEntry
 from subluminal.clients.base import Client, Entry
@@ -22,17 +24,14 @@ _STEERING_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONINSP
 _URL_KEYS = ("url", "httpUrl", "serverUrl")
 
 
-class Wrapping:
+class Wrapping(Struct):
     """How an entry is routed already. `cut` is the index, in the list after the program, of the original command."""
 
-    __slots__ = ("cut", "name_item", "options", "server_name", "sub")
-
-    def __init__(self, sub: str) -> None:
-        self.sub = sub
-        self.server_name: str | None = None
-        self.name_item = -1
-        self.options: list[str] = []
-        self.cut: int | None = None
+    sub: str
+    server_name: str | None = None
+    name_item: int = -1
+    options: list[str] = []
+    cut: int | None = None
 
 
 def is_http(entry: Entry) -> bool:

@@ -13,7 +13,8 @@ from subluminal.clients.base import Client, Place
 from subluminal.clients.registry import CLIENTS
 from subluminal.clients.restoring import files_to_restore
 from subluminal.clients.survey import SurveyedEntry, SurveyedFile, survey_file
-from subluminal.doctor.findings import ERROR, NOTE, WARNING, Area, count, edit_command, quoted
+from subluminal.doctor.findings import ERROR, NOTE, WARNING, Area, edit_command, quoted
+from subluminal.reports.printable import count
 
 # Client -> the program that tells its version.
 _PROGRAMS = {"claude": "claude", "codex": "codex", "gemini": "gemini", "opencode": "opencode"}

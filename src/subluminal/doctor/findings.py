@@ -47,7 +47,3 @@ def edit_command(path: str, line: int | None = None) -> str:
 
 def quoted(*words: str) -> str:
     return " ".join(shlex.quote(word) for word in words)
-
-
-def count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")

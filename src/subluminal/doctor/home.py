@@ -6,10 +6,11 @@ import os
 import shutil
 import stat
 
-from subluminal.doctor.findings import ERROR, WARNING, Area, count, quoted
+from subluminal.doctor.findings import ERROR, WARNING, Area, quoted
 from subluminal.host import home
 from subluminal.host.run.registration import stale_registrations
 from subluminal.host.run.state import list_runs
+from subluminal.reports.printable import count
 
 # Below this the ledger will soon be unable to grow.
 _LOW_DISK_BYTES = 200 * 1024 * 1024
@@ -43,12 +44,8 @@ def _check_future_home(area: Area, home: str) -> None:
     while not os.path.exists(above):
         above = os.path.dirname(above)
     if not os.access(above, os.W_OK | os.X_OK):
-        area.add(
-            ERROR,
-            "home-unmakeable",
-            f"{home} cannot be made: {above} is not writable",
-            quoted("export", f"SUB_HOME={os.path.expanduser('~/.subluminal')}"),
-        )
+        mend = quoted("export", f"SUB_HOME={os.path.expanduser('~/.subluminal')}")
+        area.add(ERROR, "home-unmakeable", f"{home} cannot be made: {above} is not writable", mend)
 
 
 def _check_private(area: Area, path: str, wanted: int) -> None:

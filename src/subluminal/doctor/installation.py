@@ -35,12 +35,8 @@ def check_installation() -> Area:
         area.add(ERROR, "old-python", f"Python {python} is too old; 3.11 is needed", "pipx install subluminal")
     for module, name in _NEEDED.items():
         if not _has(module):
-            area.add(
-                ERROR,
-                "missing-dependency",
-                f"{name} is not installed",
-                quoted(sys.executable, "-m", "pip", "install", name),
-            )
+            mend = quoted(sys.executable, "-m", "pip", "install", name)
+            area.add(ERROR, "missing-dependency", f"{name} is not installed", mend)
     try:
         sub = find_sub()
     except ConfigError as error:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import sqlite3
 
 from subluminal.contracts.errors import LedgerError
-from subluminal.doctor.findings import ERROR, WARNING, Area, count, quoted
+from subluminal.doctor.findings import ERROR, WARNING, Area, quoted
 from subluminal.host import home
 from subluminal.ledger.daemon.contact import listens
 from subluminal.ledger.daemon.health import ledger_health
 from subluminal.ledger.daemon.sync import sync
 from subluminal.ledger.read.ledger import open_ledger
 from subluminal.ledger.trace.verify import verify_run
+from subluminal.reports.printable import count
 
 # Checking a chain reads every event of the run; a longer one is left to `sub verify`.
 MAX_CHAIN_EVENTS = 100_000
@@ -23,17 +24,16 @@ _SYNC_S = 3.0
 def check_ledger() -> Area:
     caught_up = sync(_SYNC_S)
     health = ledger_health()
-    area = Area("ledger", facts={name: value for name, value in health.items() if name != "problems"})
+    area = Area("ledger", facts={name: value for name, value in health.items() if name != "problem"})
     if not health["exists"]:
         area.summary = "empty: it begins with the first tool call"
     elif health["events"] is None:
-        broken = health["problems"][0] if health["problems"] else "the ledger cannot be read"
+        broken = health["problem"] or "the ledger cannot be read"
         area.add(ERROR, "ledger-unreadable", broken, quoted("mv", health["path"], health["path"] + ".damaged"))
         return area
     else:
-        area.summary = (
-            f"{count(health['runs'], 'run')}, {count(health['calls'], 'call')}, {_size(health['size_bytes'])}"
-        )
+        counts = f"{count(health['runs'], 'run')}, {count(health['calls'], 'call')}"
+        area.summary = f"{counts}, {_size(health['size_bytes'])}"
         _check_last_run(area)
     _check_daemon(area, health, caught_up)
     if health["rejected_lines"]:

@@ -128,12 +128,8 @@ def _call_and_record(area: Area, environ: dict[str, str]) -> None:
     area.facts = {"overhead_ms": round(added, 3), "direct_ms": round(direct, 3), "decision": call.get("decision")}
     area.summary = f"a call was recorded; the shim adds {added:.2f} ms"
     if added > _SLOW_MS:
-        area.add(
-            WARNING,
-            "slow",
-            f"the shim adds {added:.1f} ms per call: this machine is very busy",
-            "sub doctor --self-test",
-        )
+        message = f"the shim adds {added:.1f} ms per call: this machine is very busy"
+        area.add(WARNING, "slow", message, "sub doctor --self-test")
 
 
 def _measure(command: list[str], environ: dict[str, str]) -> float:

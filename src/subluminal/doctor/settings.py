@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 
 from subluminal.contracts.errors import ConfigError
-from subluminal.doctor.findings import ERROR, NOTE, WARNING, Area, count, edit_command, quoted
+from subluminal.doctor.findings import ERROR, NOTE, WARNING, Area, edit_command, quoted
 from subluminal.host import home
 from subluminal.host.config import Config, load_config
 from subluminal.host.secrets.bindings import Binding, env_names, resolve
+from subluminal.reports.printable import count
 
 
 def check_config() -> tuple[Area, Config | None]:

@@ -1,4 +1,4 @@
-"""Foreign text for people: shown, never obeyed. Imports nothing: every command loads this."""
+"""Words for people; foreign text is shown, never obeyed. Imports nothing: every command loads this."""
 
 from __future__ import annotations
 
@@ -8,3 +8,7 @@ def printable(text: str, keep: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")

@@ -24,13 +24,10 @@ def run_sarif(facts: RunFacts, places: Places, problems: list[str]) -> dict[str,
     if facts.ended_at:
         invocation["endTimeUtc"] = facts.ended_at
     if problems:
-        invocation["toolExecutionNotifications"] = [
-            {"level": "error", "message": {"text": problem}} for problem in problems
-        ]
-    about = {
-        "automationDetails": {"id": f"subluminal/{facts.agent_id or 'agent'}/{facts.run_id}"},
-        "invocations": [invocation],
-    }
+        notes = [{"level": "error", "message": {"text": problem}} for problem in problems]
+        invocation["toolExecutionNotifications"] = notes
+    details = {"id": f"subluminal/{facts.agent_id or 'agent'}/{facts.run_id}"}
+    about = {"automationDetails": details, "invocations": [invocation]}
     return sarif("subluminal", rules, [_result(refusal, places) for refusal in facts.refusals], about)
 
 

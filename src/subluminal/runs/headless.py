@@ -65,8 +65,6 @@ def run_headless(command: list[str], options: RunOptions, headless: HeadlessOpti
 class Gathered:
     """The events of all shims of the run: in a directory of their own, in the stream that was asked for, as facts."""
 
-    __slots__ = ("_to_ledger", "bundle", "directory", "facts", "stream")
-
     def __init__(self, run_id: str, options: HeadlessOptions, inherited: str) -> None:
         """`inherited`: what SUB_EVENTS asked for; it stands in for `--events`."""
         if inherited.startswith("dir:"):
@@ -127,16 +125,13 @@ def _make_directory(run_id: str, bundle: str | None) -> str:
     directory = os.path.abspath(bundle)
     os.makedirs(directory, mode=0o700, exist_ok=True)
     if os.listdir(directory):
-        raise UsageError(
-            f"--bundle {bundle}: there is something in it already", hint="Name a new directory: a bundle is one run."
-        )
+        hint = "Name a new directory: a bundle is one run."
+        raise UsageError(f"--bundle {bundle}: there is something in it already", hint=hint)
     return directory
 
 
 class Job:
     """What the run means for its CI job: the bundle with its reports, the verdict, the exit code."""
-
-    __slots__ = ("_artefacts", "_calls_before", "_gathered", "_policy_error", "_run", "_strictness")
 
     def __init__(self, run: Run, producer: Producer, gathered: Gathered, options: HeadlessOptions) -> None:
         self._run = run
@@ -174,9 +169,8 @@ class Job:
     def _problems(self, left: list[str] | None = None, ended: bool = False) -> list[str]:
         facts = self._gathered.facts
         errors = [self._policy_error] if self._policy_error is not None else []
-        problems = [
-            f"a policy could not be loaded: {error}" for error in dict.fromkeys([*errors, *facts.policy_errors])
-        ]
+        errors = list(dict.fromkeys([*errors, *facts.policy_errors]))
+        problems = [f"a policy could not be loaded: {error}" for error in errors]
         problems += self._gathered.directory.faults
         problems += [f"shim {shim_id} was still writing when the recording ended" for shim_id in left or ()]
         if ended:

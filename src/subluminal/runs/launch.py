@@ -17,6 +17,8 @@ import termios
 import time
 from collections.abc import Callable, Mapping
 
+from msgspec import Struct
+
 from subluminal.contracts.errors import UsageError
 from subluminal.host.run.processes import adopt_orphans, send_signal
 
@@ -31,16 +33,13 @@ _FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGWINCH
 _FORWARDED = (*_FROM_TERMINAL, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
-class Ended:
+class Ended(Struct):
     """How the child ended. `why` is None when it ended by itself, else `timeout` or the reason given to stop it."""
 
-    __slots__ = ("code", "left", "signal", "why")
-
-    def __init__(self, code: int, number: int, why: str | None) -> None:
-        self.code = code  # as a shell tells it: the exit code, or 128 + signal
-        self.signal = number
-        self.why = why
-        self.left: list[int] = []  # processes of the run that could not be ended
+    code: int  # as a shell tells it: the exit code, or 128 + signal
+    signal: int
+    why: str | None
+    left: list[int] = []  # processes of the run that could not be ended
 
 
 def run_child(
@@ -80,12 +79,7 @@ def _spawn(
 
     def start(words: list[str]) -> int:
         return os.posix_spawnp(
-            words[0],
-            words,
-            environ,
-            file_actions=actions,
-            setsigmask=mask,
-            setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+            words[0], words, environ, file_actions=actions, setsigmask=mask, setsigdef=[signal.SIGPIPE, signal.SIGXFSZ]
         )
 
     try:

@@ -34,8 +34,6 @@ def run_environment(environ: Mapping[str, str], options: RunOptions, client: str
 class Run:
     """`environ` is the run's own, see `run_environment`; what was found out about the identity is added to it."""
 
-    __slots__ = ("environ", "identity", "membership", "source")
-
     def __init__(self, environ: dict[str, str], options: RunOptions) -> None:
         self.environ = environ
         self.source = make_source()

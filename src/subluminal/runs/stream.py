@@ -36,9 +36,8 @@ class Stream:
             try:
                 self._fd = os.open(target, flags, 0o644)
             except OSError as error:
-                raise UsageError(
-                    f"--events {target}: {error.strerror}", hint="Name a file that can be written."
-                ) from None
+                hint = "Name a file that can be written."
+                raise UsageError(f"--events {target}: {error.strerror}", hint=hint) from None
 
     @property
     def takes_stdout(self) -> bool:

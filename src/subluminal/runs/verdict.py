@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from subluminal.contracts.vocabulary import SEVERITIES
 from subluminal.ledger.fold.run_facts import RunFacts
-from subluminal.reports.printable import printable
+from subluminal.reports.printable import count, printable
 
 # Refused calls told one by one; the bundle has all of them.
 SHOWN = 10
@@ -12,8 +14,6 @@ SHOWN = 10
 
 class Strictness:
     """What the job tolerates. Without `strict` everything: then the record is the only effect."""
-
-    __slots__ = ("fail_on", "max_blocked", "strict")
 
     def __init__(self, strict: bool, fail_on: str | None = None, max_blocked: int | None = None) -> None:
         self.strict = strict or fail_on is not None or max_blocked is not None
@@ -25,15 +25,12 @@ class Strictness:
         return SEVERITIES[0] if self.fail_on == "any" else self.fail_on
 
 
-class Verdict:
+class Verdict(NamedTuple):
     """`failed` is about the rules of the job; the agent's own exit code is beside it."""
 
-    __slots__ = ("failed", "reasons", "text")
-
-    def __init__(self, failed: bool, text: str, reasons: list[str]) -> None:
-        self.failed = failed
-        self.text = text
-        self.reasons = reasons
+    failed: bool
+    text: str
+    reasons: list[str]
 
 
 def judge(facts: RunFacts, problems: list[str], terminated: bool, strictness: Strictness) -> Verdict:
@@ -42,14 +39,14 @@ def judge(facts: RunFacts, problems: list[str], terminated: bool, strictness: St
     if counted > strictness.max_blocked:
         grade = "" if strictness.fail_on == "any" else f" at severity {strictness.fail_on} or above"
         limit = f"; {strictness.max_blocked} are tolerated" if strictness.max_blocked else ""
-        reasons.append(f"{_calls(counted)} refused{grade}{limit}")
+        reasons.append(f"{count(counted, 'call')} refused{grade}{limit}")
     if terminated and not counted:
         reasons.append("the run was terminated")
     reasons += problems
     if strictness.strict and reasons:
         return Verdict(True, f"failed: {reasons[0]}", reasons)
     if facts.refused:
-        return Verdict(False, f"passed, with {_calls(facts.refused)} refused", [])
+        return Verdict(False, f"passed, with {count(facts.refused, 'call')} refused", [])
     return Verdict(False, "passed: no call was refused" if facts.counts.total else "passed: no tool was called", [])
 
 
@@ -62,7 +59,7 @@ def report(facts: RunFacts, verdict: Verdict) -> list[str]:
     """The lines for the job's log. No foreign text begins a line: some CI systems obey what stands there."""
     counts = facts.counts
     lines = [
-        f"sub: {_calls(counts.total)}: {counts.allowed} allowed, {counts.blocked} refused, "
+        f"sub: {count(counts.total, 'call')}: {counts.allowed} allowed, {counts.blocked} refused, "
         f"{counts.throttled} throttled, {counts.errors} with errors"
     ]
     for refusal in facts.refusals[:SHOWN]:
@@ -79,7 +76,3 @@ def report(facts: RunFacts, verdict: Verdict) -> list[str]:
     if verdict.failed:
         lines.append(f"sub: strict: the job fails: {'; '.join(verdict.reasons[:5])}")
     return [printable(line) for line in lines]
-
-
-def _calls(number: int) -> str:
-    return f"{number} call" + ("" if number == 1 else "s")

@@ -11,9 +11,9 @@ import click
 from subluminal import __version__
 from subluminal.cli.render.output import paint, print_json
 from subluminal.doctor.examination import examine
-from subluminal.doctor.findings import ERROR, NOTE, WARNING, Area, count
+from subluminal.doctor.findings import ERROR, NOTE, WARNING, Area
 from subluminal.doctor.installation import dependency_versions
-from subluminal.reports.printable import printable
+from subluminal.reports.printable import count, printable
 
 _MARKS = {"ok": ("✓", "ok"), WARNING: ("!", "!"), ERROR: ("✗", "X"), NOTE: ("·", "-")}
 _COLOURS = {"ok": "green", WARNING: "yellow", ERROR: "red", NOTE: "cyan"}

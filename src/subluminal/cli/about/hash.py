@@ -73,6 +73,5 @@ def _read(file: str, where: str) -> bytes:
         with open(file, "rb") as stream:
             return stream.read()
     except OSError as error:
-        raise UsageError(
-            f"{where} cannot be read: {error.strerror}.", hint="Give a file, or - for standard input."
-        ) from None
+        hint = "Give a file, or - for standard input."
+        raise UsageError(f"{where} cannot be read: {error.strerror}.", hint=hint) from None

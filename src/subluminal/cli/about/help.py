@@ -48,9 +48,8 @@ def help_command(ctx: click.Context, topic: str | None) -> None:
         root = _context(ctx)
         command = cli.get_command(root, topic)
         if command is None:
-            raise UsageError(
-                f"There is no topic or command {topic!r}.", hint=f"Topics: {', '.join(TOPICS)}. Commands: sub --help."
-            )
+            hint = f"Topics: {', '.join(TOPICS)}. Commands: sub --help."
+            raise UsageError(f"There is no topic or command {topic!r}.", hint=hint)
         with click.Context(command, info_name=topic, parent=root) as below:
             click.echo(command.get_help(below))
 

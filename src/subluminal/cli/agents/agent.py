@@ -36,25 +36,7 @@ def kinds_command(as_json: bool) -> None:
             print(f"{name:<8}  {backend.kind:<12}  {', '.join(capabilities)}")
 
 
-RUN_HELP = """Run an agent with one prompt, as one run with an identity that every tool call below it carries.
-
-The agent's words go to stdout, what it does to stderr. With --json, stdout has one AgentEvent per line and at last
-{"completion": ...}. The prompt "-" is read from standard input.
-
-\b
-Examples:
-  sub agent run claude -- "Fix the failing test"
-  sub agent run codex --json --timeout 600 -- "Summarise the changes" > events.jsonl
-  sub agent run claude -a --model -a opus -- "Review this branch"
-  sub agent run generic --program ./my-agent.sh -- "Do it"
-
-\b
-Exit codes: 0 the agent succeeded, 1 it failed, 2 it could not be started, 124 timeout,
-125 the run was terminated (sub kill, or a policy), 130 interrupted.
-"""
-
-
-@agent_group.command("run", help=RUN_HELP)
+@agent_group.command("run")
 @click.argument("agent", type=click.Choice(list(BACKENDS)))
 @click.argument("prompt", nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="Print AgentEvents as JSON lines.")
@@ -79,6 +61,22 @@ def run_command(
     show_stderr: bool,
     no_record: bool,
 ) -> int:
+    """Run an agent with one prompt, as one run with an identity that every tool call below it carries.
+
+    The agent's words go to stdout, what it does to stderr. With --json, stdout has one AgentEvent per line and at last
+    {"completion": ...}. The prompt "-" is read from standard input.
+
+    \b
+    Examples:
+      sub agent run claude -- "Fix the failing test"
+      sub agent run codex --json --timeout 600 -- "Summarise the changes" > events.jsonl
+      sub agent run claude -a --model -a opus -- "Review this branch"
+      sub agent run generic --program ./my-agent.sh -- "Do it"
+
+    \b
+    Exit codes: 0 the agent succeeded, 1 it failed, 2 it could not be started, 124 timeout,
+    125 the run was terminated (sub kill, or a policy), 130 interrupted.
+    """
     request = RunRequest(
         _prompt(prompt),
         args=args,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import click
 
@@ -35,6 +36,17 @@ _options = (
 )
 
 
+class _Asked(NamedTuple):
+    client: str | None
+    everything: bool
+    servers: tuple[str, ...]
+    scopes: tuple[str, ...]
+    path: str | None
+    dry_run: bool
+    foreign: bool
+    as_json: bool
+
+
 def _with_options(function: Callable[..., int]) -> Callable[..., int]:
     for option in reversed(_options):
         function = option(function)
@@ -43,16 +55,7 @@ def _with_options(function: Callable[..., int]) -> Callable[..., int]:
 
 @click.command("import", epilog="Clients: " + ", ".join(CLIENTS) + ".")
 @_with_options
-def import_command(
-    client: str | None,
-    everything: bool,
-    servers: tuple[str, ...],
-    scopes: tuple[str, ...],
-    path: str | None,
-    dry_run: bool,
-    foreign: bool,
-    as_json: bool,
-) -> int:
+def import_command(**given: Any) -> int:
     """Route a client's MCP servers through Subluminal.
 
     Every stdio server keeps its name, environment and settings; only its command is started by `sub shim` from now on.
@@ -66,17 +69,20 @@ def import_command(
       sub import claude --server github
       sub import --all
     """
-    if client is None and not everything:
-        _refuse_options_without_client(servers, scopes, path, dry_run)
-        return _overview(as_json)
+    asked = _Asked(**given)
+    client, dry_run = asked.client, asked.dry_run
+    if client is None and not asked.everything:
+        if asked.servers or asked.scopes or asked.path or dry_run:
+            raise UsageError("say which client to import", hint="For example: sub import claude --dry-run; or --all.")
+        return _overview(asked.as_json)
     sub = find_sub()
-    choice = Choice(servers, scopes)
-    targets = _targets(client, everything, path, choice, restoring=False)
-    found = (import_file(c, f, sub, choice, dry_run=dry_run, foreign=foreign) for c, f in targets)
+    choice = Choice(asked.servers, asked.scopes)
+    targets = _targets(asked, choice, restoring=False)
+    found = (import_file(c, f, sub, choice, dry_run=dry_run, foreign=asked.foreign) for c, f in targets)
     reports = [report for report in found if report is not None]
-    missing = _missing(servers, reports)
+    missing = _missing(asked.servers, reports)
     code = 1 if client is not None and not reports else _exit_code(reports, missing)
-    if as_json:
+    if asked.as_json:
         print_json({"command": "import", "dry_run": dry_run, "sub": sub, "files": reports})
         return code
     _show(reports)
@@ -92,17 +98,7 @@ def import_command(
 @click.command("restore", epilog="Clients: " + ", ".join(CLIENTS) + ".")
 @_with_options
 @click.option("--list", "listing", is_flag=True, help="List the backups instead.")
-def restore_command(
-    client: str | None,
-    everything: bool,
-    servers: tuple[str, ...],
-    scopes: tuple[str, ...],
-    path: str | None,
-    dry_run: bool,
-    foreign: bool,
-    as_json: bool,
-    listing: bool,
-) -> int:
+def restore_command(listing: bool, **given: Any) -> int:
     """Put a client's configuration back.
 
     A file that is as the import left it gets its original bytes back. If the client or you changed it since, only the
@@ -115,17 +111,17 @@ def restore_command(
       sub restore --all
       sub restore --list             the backups that are kept
     """
+    asked = _Asked(**given)
     if listing:
-        return _list_backups(client, as_json)
-    if client is None and not everything:
+        return _list_backups(asked.client, asked.as_json)
+    if asked.client is None and not asked.everything:
         raise UsageError("say which client to restore", hint="For example: sub restore claude; or sub restore --all.")
-    choice = Choice(servers, scopes)
-    targets = _targets(client, everything, path, choice, restoring=True)
-    found = (restore_file(c, f, choice, dry_run=dry_run, foreign=foreign) for c, f in targets)
+    choice, dry_run = Choice(asked.servers, asked.scopes), asked.dry_run
+    targets = _targets(asked, choice, restoring=True)
+    found = (restore_file(c, f, choice, dry_run=dry_run, foreign=asked.foreign) for c, f in targets)
     reports = [report for report in found if report is not None]
-    missing = _missing(servers, reports)
-    code = _exit_code(reports, missing)
-    if as_json:
+    code = _exit_code(reports, _missing(asked.servers, reports))
+    if asked.as_json:
         print_json({"command": "restore", "dry_run": dry_run, "files": reports})
         return code
     _show([report for report in reports if report.status != "unchanged" or report.servers])
@@ -136,22 +132,14 @@ def restore_command(
     return code
 
 
-def _refuse_options_without_client(
-    servers: tuple[str, ...], scopes: tuple[str, ...], path: str | None, dry_run: bool
-) -> None:
-    if servers or scopes or path or dry_run:
-        raise UsageError("say which client to import", hint="For example: sub import claude --dry-run; or --all.")
-
-
-def _targets(
-    name: str | None, everything: bool, path: str | None, choice: Choice, *, restoring: bool
-) -> list[tuple[Client, ConfigFile]]:
-    if name is not None and everything:
+def _targets(asked: _Asked, choice: Choice, *, restoring: bool) -> list[tuple[Client, ConfigFile]]:
+    name = asked.client
+    if name is not None and asked.everything:
         raise UsageError("name a client or use --all, not both")
-    if path is not None:
+    if asked.path is not None:
         if name is None:
             raise UsageError("--file needs the client whose format it has")
-        return [(client_named(name), ConfigFile(os.path.abspath(path), "user"))]
+        return [(client_named(name), ConfigFile(os.path.abspath(asked.path), "user"))]
     place = Place()
     clients = list(CLIENTS.values()) if name is None else [client_named(name)]
     if restoring:
@@ -164,9 +152,8 @@ def _missing(servers: tuple[str, ...], reports: list[FileReport]) -> list[str]:
     present = {server.name for report in reports for server in report.servers}
     missing = [name for name in servers if name not in present]
     if missing and not present and not any(report.error for report in reports):
-        raise UsageError(
-            f"no server is called {missing[0]!r} here", hint="`sub import` without arguments lists what was found."
-        )
+        hint = "`sub import` without arguments lists what was found."
+        raise UsageError(f"no server is called {missing[0]!r} here", hint=hint)
     for name in missing:
         note(f"No server is called {name!r} here.")
     return missing

@@ -6,18 +6,24 @@ import gc
 
 import click
 
-from subluminal.cli.policy.source import compiled, count
+from subluminal.cli.policy.source import compiled
 from subluminal.cli.render.output import note, paint, print_json
 from subluminal.contracts.errors import UsageError
 from subluminal.ledger.read.history import recorded_runs
 from subluminal.policy.replay.backtest import Backtest, Group
-from subluminal.reports.printable import printable
+from subluminal.reports.printable import count, printable
 
 
-@click.command(
-    "check",
-    short_help="Judge recorded calls again under a policy.",
-    help="""Judge recorded calls again under POLICY and say what would newly be refused or let through.
+@click.command("check")
+@click.argument("policy", metavar="POLICY")
+@click.argument("more", metavar="[SOURCE]...", nargs=-1)
+@click.option("--against", multiple=True, metavar="SOURCE", help="What was recorded; may be given several times.")
+@click.option("--fail-on-new-blocks", is_flag=True, help="Exit 1 if a call that was let through would be refused.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def check_command(
+    policy: str, more: tuple[str, ...], against: tuple[str, ...], fail_on_new_blocks: bool, as_json: bool
+) -> int:
+    """Judge recorded calls again under POLICY and say what would newly be refused or let through.
 
     A SOURCE is a ledger.db, a trace bundle, a JSONL file of events, or `ledger` for this machine's. Each run is
     replayed with its own budgets, rates, breakers and dedupe windows at the recorded times. Where a rule depends on
@@ -33,16 +39,7 @@ from subluminal.reports.printable import printable
     Examples:
       sub policy check .subluminal/policy.yaml --against ledger
       sub policy check new.yaml --against trace.tar.gz other/ --fail-on-new-blocks
-    """,
-)
-@click.argument("policy", metavar="POLICY")
-@click.argument("more", metavar="[SOURCE]...", nargs=-1)
-@click.option("--against", multiple=True, metavar="SOURCE", help="What was recorded; may be given several times.")
-@click.option("--fail-on-new-blocks", is_flag=True, help="Exit 1 if a call that was let through would be refused.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def check_command(
-    policy: str, more: tuple[str, ...], against: tuple[str, ...], fail_on_new_blocks: bool, as_json: bool
-) -> int:
+    """
     if not against:
         raise UsageError("--against is missing", hint="Name a ledger, a bundle or a file of events; or `ledger`.")
     gc.disable()  # millions of small objects, no cycles, and the process ends afterwards: collecting costs a third

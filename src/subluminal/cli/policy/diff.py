@@ -6,19 +6,23 @@ from typing import Any
 
 import click
 
-from subluminal.cli.policy.source import compiled, count
+from subluminal.cli.policy.source import compiled
 from subluminal.cli.render.output import paint, print_json
 from subluminal.policy.diff.change import SEVERITIES, Change
 from subluminal.policy.diff.snapshots import diff_snapshots
-from subluminal.reports.printable import printable
+from subluminal.reports.printable import count, printable
 
 _COLOURS = {"critical": "red", "warn": "yellow", "info": "green"}
 
 
-@click.command(
-    "diff",
-    short_help="Compare two policies: looser or tighter?",
-    help="""Say what changed between two policies and which way: what loosens a deny or a limit is critical, what
+@click.command("diff")
+@click.argument("old", metavar="OLD")
+@click.argument("new", metavar="NEW")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--detailed-exitcode", is_flag=True, help="0 no difference, 1 error, 2 the policies differ.")
+@click.option("--fail-on", type=click.Choice(SEVERITIES), help="Exit 1 on a change of this severity or above.")
+def diff_command(old: str, new: str, as_json: bool, detailed_exitcode: bool, fail_on: str | None) -> int:
+    """Say what changed between two policies and which way: what loosens a deny or a limit is critical, what
     tightens is info. Formatting, comments and key order are no difference; the order of rules is.
 
     \b
@@ -31,14 +35,7 @@ _COLOURS = {"critical": "red", "warn": "yellow", "info": "green"}
     Examples:
       sub policy diff old.yaml new.yaml
       git show main:.subluminal/policy.yaml | sub policy diff - .subluminal/policy.yaml --fail-on critical
-    """,
-)
-@click.argument("old", metavar="OLD")
-@click.argument("new", metavar="NEW")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-@click.option("--detailed-exitcode", is_flag=True, help="0 no difference, 1 error, 2 the policies differ.")
-@click.option("--fail-on", type=click.Choice(SEVERITIES), help="Exit 1 on a change of this severity or above.")
-def diff_command(old: str, new: str, as_json: bool, detailed_exitcode: bool, fail_on: str | None) -> int:
+    """
     before, after = compiled(old), compiled(new)
     changes = diff_snapshots(before, after)
     if as_json:

@@ -17,10 +17,13 @@ from subluminal.policy.edit.starter import starter_files
 from subluminal.reports.printable import printable
 
 
-@click.command(
-    "init",
-    short_help="Write a commented starter policy and its tests.",
-    help="""Write a starter policy with comments, and its tests beside it. Existing files are never overwritten.
+@click.command("init")
+@click.argument("path", metavar="[PATH]", required=False)
+@click.option("--user", is_flag=True, help="Write your own policy, SUB_HOME/policy.yaml.")
+@click.option("--dry-run", is_flag=True, help="Print the policy instead of writing it.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
+def init_command(path: str | None, user: bool, dry_run: bool, as_json: bool) -> None:
+    """Write a starter policy with comments, and its tests beside it. Existing files are never overwritten.
 
     PATH defaults to .subluminal/policy.yaml, which is in force for every agent started inside this repository.
 
@@ -29,13 +32,7 @@ from subluminal.reports.printable import printable
       sub policy init
       sub policy init --user            for every repository of yours
       sub policy init policies/ci.yaml  wherever you like
-    """,
-)
-@click.argument("path", metavar="[PATH]", required=False)
-@click.option("--user", is_flag=True, help="Write your own policy, SUB_HOME/policy.yaml.")
-@click.option("--dry-run", is_flag=True, help="Print the policy instead of writing it.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
-def init_command(path: str | None, user: bool, dry_run: bool, as_json: bool) -> None:
+    """
     if user and path:
         raise click.UsageError("--user and PATH cannot be given together.")
     target = user_policy() if user else _target(path)
@@ -63,10 +60,13 @@ def _target(path: str | None) -> str:
     return path
 
 
-@click.command(
-    "fmt",
-    short_help="Format policies; comments stay.",
-    help="""Format policy files in place: indentation, spacing, line ends. Comments, key order and meaning stay.
+@click.command("fmt")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.option("--check", is_flag=True, help="Change nothing; exit 1 if a file is not formatted.")
+@click.option("--dry-run", is_flag=True, help="Change nothing; print what would change as a diff.")
+@click.option("--json", "as_json", is_flag=True, help="Print the names of the files that change as JSON.")
+def fmt_command(files: tuple[str, ...], check: bool, dry_run: bool, as_json: bool) -> int:
+    """Format policy files in place: indentation, spacing, line ends. Comments, key order and meaning stay.
 
     With --check nothing is written, and the exit code is 1 if a file would change.
 
@@ -74,13 +74,7 @@ def _target(path: str | None) -> str:
     Examples:
       sub policy fmt .subluminal/policy.yaml
       sub policy fmt --check policies/*.yaml
-    """,
-)
-@click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@click.option("--check", is_flag=True, help="Change nothing; exit 1 if a file is not formatted.")
-@click.option("--dry-run", is_flag=True, help="Change nothing; print what would change as a diff.")
-@click.option("--json", "as_json", is_flag=True, help="Print the names of the files that change as JSON.")
-def fmt_command(files: tuple[str, ...], check: bool, dry_run: bool, as_json: bool) -> int:
+    """
     changed = []
     for path in files:
         source, name = source_of(path)

@@ -22,18 +22,7 @@ from subluminal.reports.printable import printable
 MAX_REPEAT = 100_000
 
 
-@click.command(
-    "explain",
-    short_help="Say how one call would be decided, and why.",
-    help="""Put one call to a policy and show, rule by rule, how the decision comes about. Nothing is executed.
-
-    \b
-    Examples:
-      sub policy explain policy.yaml --server fs --tool delete_file --args '{"path": "/"}'
-      sub policy explain policy.yaml --server fs --tool read_file --repeat 21   the 21st such call in a row
-      sub policy explain policy.yaml --server db --tool query --env prod --at 2026-01-31T03:00:00Z --json
-    """,
-)
+@click.command("explain")
 @click.argument("file", metavar="FILE")
 @click.option("--server", "server_name", required=True, help="server_name of the call.")
 @click.option("--tool", "tool_name", required=True, help="tool_name of the call.")
@@ -62,19 +51,20 @@ def explain_command(
     repeat: int,
     as_json: bool,
 ) -> None:
+    """Put one call to a policy and show, rule by rule, how the decision comes about. Nothing is executed.
+
+    \b
+    Examples:
+      sub policy explain policy.yaml --server fs --tool delete_file --args '{"path": "/"}'
+      sub policy explain policy.yaml --server fs --tool read_file --repeat 21   the 21st such call in a row
+      sub policy explain policy.yaml --server db --tool query --env prod --at 2026-01-31T03:00:00Z --json
+    """
     raw = _object(args, "--args")
-    identity = Identity(
-        "explain", agent_id, client, env, None, parse(_object(workload, "--workload")) if workload else None
-    )
+    known = parse(_object(workload, "--workload")) if workload else None
+    identity = Identity("explain", agent_id, client, env, None, known)
+    policy, wall_ms, classes = compiled(file), _milliseconds(at), frozenset(risk_class)
     explanation = explain_call(
-        compiled(file),
-        identity,
-        server_name,
-        tool_name,
-        raw,
-        wall_ms=_milliseconds(at),
-        risk_classes=frozenset(risk_class),
-        repeat=repeat,
+        policy, identity, server_name, tool_name, raw, wall_ms=wall_ms, risk_classes=classes, repeat=repeat
     )
     if as_json:
         print_json(explanation.as_dict())
@@ -87,9 +77,8 @@ def _object(text: str, option: str) -> bytes:
     try:
         value = parse(raw)
     except CanonicalError as error:
-        raise UsageError(
-            f"{option} is not one JSON object: {error}", hint=f"""Quote it for the shell: {option} '{{"key": 1}}'"""
-        ) from None
+        hint = f"""Quote it for the shell: {option} '{{"key": 1}}'"""
+        raise UsageError(f"{option} is not one JSON object: {error}", hint=hint) from None
     if not isinstance(value, dict):
         raise UsageError(f"{option} must be a JSON object", hint=f"""For example: {option} '{{"key": 1}}'""")
     return raw

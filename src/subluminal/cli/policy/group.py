@@ -18,13 +18,10 @@ COMMANDS: Table = {
 }
 
 
-class PolicyGroup(LazyGroup):
-    table = COMMANDS
-
-
 @click.group(
     "policy",
-    cls=PolicyGroup,
+    cls=LazyGroup,
+    table=COMMANDS,
     help="Lint, compile, explain, diff and test policies.",
     epilog="Start with: sub policy init, sub policy lint .subluminal/policy.yaml, sub policy test .subluminal",
 )

@@ -7,17 +7,20 @@ import sys
 import click
 
 from subluminal.cli.policy.report import as_github, as_json, as_sarif
-from subluminal.cli.policy.source import compiled, count, show_findings, source_of
+from subluminal.cli.policy.source import compiled, show_findings, source_of
 from subluminal.cli.render.output import note, print_json
 from subluminal.policy.lint.findings import Finding, UnreadablePolicy, has_errors
 from subluminal.policy.lint.load import load_bundle
-from subluminal.reports.printable import printable
+from subluminal.reports.printable import count, printable
 
 
-@click.command(
-    "lint",
-    short_help="Check policies and say how to mend them.",
-    help="""Check policy bundles: shape, names, patterns, limits that contradict each other, rules that cannot fire.
+@click.command("lint")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.option("--format", "form", type=click.Choice(["text", "json", "sarif", "github"]), default="text")
+@click.option("--json", "as_json_flag", is_flag=True, help="The same as --format json.")
+@click.option("--strict", is_flag=True, help="Warnings count as errors.")
+def lint_command(files: tuple[str, ...], form: str, as_json_flag: bool, strict: bool) -> int:
+    """Check policy bundles: shape, names, patterns, limits that contradict each other, rules that cannot fire.
 
     Every finding has a place and a fix. Exit code 1 if there are errors (or, with --strict, warnings); 2 if a file
     cannot be read. FILE may be - for standard input.
@@ -26,13 +29,7 @@ from subluminal.reports.printable import printable
     Examples:
       sub policy lint .subluminal/policy.yaml
       sub policy lint --format github policies/*.yaml
-    """,
-)
-@click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@click.option("--format", "form", type=click.Choice(["text", "json", "sarif", "github"]), default="text")
-@click.option("--json", "as_json_flag", is_flag=True, help="The same as --format json.")
-@click.option("--strict", is_flag=True, help="Warnings count as errors.")
-def lint_command(files: tuple[str, ...], form: str, as_json_flag: bool, strict: bool) -> int:
+    """
     findings, unreadable = _lint(files)
     _print(findings, list(files), "json" if as_json_flag else form)
     if unreadable:
@@ -67,10 +64,12 @@ def _print(findings: list[Finding], files: list[str], form: str) -> None:
         note(f"{count(len(files), 'file')} checked: {verdict}")
 
 
-@click.command(
-    "compile",
-    short_help="Print the compiled snapshot and its policy_hash.",
-    help="""Compile a policy bundle into the snapshot that shims obey, and print it as JSON.
+@click.command("compile")
+@click.argument("file", metavar="FILE")
+@click.option("-o", "--output", metavar="OUT", help="Write to this file instead of standard output.")
+@click.option("--json", "_as_json", is_flag=True, help="Accepted for uniformity; the output is always JSON.")
+def compile_command(file: str, output: str | None, _as_json: bool) -> None:
+    """Compile a policy bundle into the snapshot that shims obey, and print it as JSON.
 
     Defaults are stated and globs are in normal form. policy_hash does not depend on formatting, comments or key order;
     it does depend on the order of the rules and on every value.
@@ -79,12 +78,7 @@ def _print(findings: list[Finding], files: list[str], form: str) -> None:
     Examples:
       sub policy compile policy.yaml
       sub policy compile policy.yaml -o snapshot.json
-    """,
-)
-@click.argument("file", metavar="FILE")
-@click.option("-o", "--output", metavar="OUT", help="Write to this file instead of standard output.")
-@click.option("--json", "_as_json", is_flag=True, help="Accepted for uniformity; the output is always JSON.")
-def compile_command(file: str, output: str | None, _as_json: bool) -> None:
+    """
     snapshot = compiled(file)
     if output is None:
         print_json(snapshot)

@@ -38,7 +38,3 @@ def show_findings(findings: list[Finding], stream: Any) -> None:
         head, _, rest = printable(finding.text()).partition(f" {finding.level}: ")
         print(f"{head} {paint(finding.level, colour, bold=True, stream=stream)}: {rest}", file=stream)
         print(f"    fix: {printable(finding.fix)}", file=stream)
-
-
-def count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")

@@ -8,29 +8,16 @@ import click
 
 from subluminal.cli.policy.files import write_file
 from subluminal.cli.policy.report import as_junit
-from subluminal.cli.policy.source import count, show_findings
+from subluminal.cli.policy.source import show_findings
 from subluminal.cli.render.output import note, paint, print_json
 from subluminal.contracts.errors import UsageError
 from subluminal.policy.lint.findings import InvalidPolicy
 from subluminal.policy.replay.cases import SUFFIXES, find_case_files
 from subluminal.policy.replay.testing import FileResult, TestResult, run_file
-from subluminal.reports.printable import printable
+from subluminal.reports.printable import count, printable
 
 
-@click.command(
-    "test",
-    short_help="Run the tests of policies.",
-    help="""Run test files against the real engine: call sequences with times, and the decisions they should meet.
-
-    PATH is a test file or a directory to search for *.test.yaml (default: here). NAME.test.yaml tests NAME.yaml unless
-    it names another policy. The exit code is 1 if a test fails or a file is broken.
-
-    \b
-    Examples:
-      sub policy test .subluminal
-      sub policy test policies --run budget --junit report.xml
-    """,
-)
+@click.command("test")
 @click.argument("paths", metavar="[PATH]...", nargs=-1)
 @click.option("--run", "pattern", metavar="PATTERN", help="Only tests whose name contains PATTERN.")
 @click.option("--coverage", is_flag=True, help="List the rules that no test matched.")
@@ -47,6 +34,16 @@ def test_command(
     junit: str | None,
     as_json: bool,
 ) -> int:
+    """Run test files against the real engine: call sequences with times, and the decisions they should meet.
+
+    PATH is a test file or a directory to search for *.test.yaml (default: here). NAME.test.yaml tests NAME.yaml unless
+    it names another policy. The exit code is 1 if a test fails or a file is broken.
+
+    \b
+    Examples:
+      sub policy test .subluminal
+      sub policy test policies --run budget --junit report.xml
+    """
     files, broken = _run(paths or (".",), pattern)
     if junit:
         write_file(junit, as_junit(files))

@@ -13,21 +13,7 @@ from subluminal.contracts.errors import LedgerError
 DEFAULT_HTTP = "127.0.0.1:7411"
 
 
-@click.command(
-    "ledgerd",
-    help="""The ledger daemon: the one process that writes the ledger.
-
-It starts by itself when a shim first needs it and ends when there has been nothing to do for a while, so this
-command is for looking (--status), stopping (--stop) and for service managers (--foreground).
-
-\b
-Examples:
-  sub ledgerd                     start it in the background, if it does not run
-  sub ledgerd --status --json
-  sub ledgerd --foreground        stay, and write the log to stderr as well
-  sub ledgerd --foreground --http
-""",
-)
+@click.command("ledgerd")
 @click.option("--foreground", is_flag=True, help="Stay in the foreground.")
 @click.option("--status", "want_status", is_flag=True, help="Say whether it runs and what it is doing.")
 @click.option("--stop", "want_stop", is_flag=True, help="Stop it. Journals keep what it has not taken in yet.")
@@ -44,6 +30,18 @@ Examples:
 def ledgerd_command(
     foreground: bool, want_status: bool, want_stop: bool, http: str | None, quiet: bool, as_json: bool
 ) -> int:
+    """The ledger daemon: the one process that writes the ledger.
+
+    It starts by itself when a shim first needs it and ends when there has been nothing to do for a while, so this
+    command is for looking (--status), stopping (--stop) and for service managers (--foreground).
+
+    \b
+    Examples:
+      sub ledgerd                     start it in the background, if it does not run
+      sub ledgerd --status --json
+      sub ledgerd --foreground        stay, and write the log to stderr as well
+      sub ledgerd --foreground --http
+    """
     if http and not foreground:
         raise click.UsageError("--http needs --foreground")
     if want_status:

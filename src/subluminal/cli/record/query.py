@@ -113,11 +113,8 @@ class Pages:
 def _print_calls(ledger: Ledger, filters: Filters, values: Values, limit: int) -> None:
     pages = Pages(ledger, filters, limit, values["cursor"])
     if not print_rows(pages, values) and not _print_table(pages):
-        note(
-            "No call matches."
-            if _asked(values)
-            else "No tool call has been recorded yet. Run an agent; see `sub help`."
-        )
+        none_yet = "No tool call has been recorded yet. Run an agent; see `sub help`."
+        note("No call matches." if _asked(values) else none_yet)
     if pages.next_cursor is not None:
         note(f"More: --cursor {pages.next_cursor}, a higher --limit, or --limit 0 for all.")
 
@@ -192,9 +189,8 @@ def _print_groups(ledger: Ledger, filters: Filters, values: Values, limit: int) 
     by = list(dict.fromkeys(_GROUP_WORDS.get(word, word) for word in words))
     if not by or any(name not in GROUPS for name in by):
         wrong = ", ".join(word for word in words if _GROUP_WORDS.get(word, word) not in GROUPS) or "nothing"
-        raise UsageError(
-            f"Cannot group by {wrong}.", hint=f"Known: {', '.join([*_GROUP_WORDS, *GROUPS])}, joined by commas."
-        )
+        hint = f"Known: {', '.join([*_GROUP_WORDS, *GROUPS])}, joined by commas."
+        raise UsageError(f"Cannot group by {wrong}.", hint=hint)
     rows = ledger.group(filters, by=by, limit=limit or 100_000)
     if print_rows(rows, values):
         return
@@ -219,9 +215,3 @@ def _group_cell(name: str, value: Any) -> str:
 
 
 QUERY = Command("query", query, HELP, OPTIONS)
-
-
-def __getattr__(name: str) -> Any:
-    if name == "query_command":  # made for click only when click is in use
-        return QUERY.click_command()
-    raise AttributeError(name)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from subluminal.cli.filters import conditions, filter_options
 from subluminal.cli.options import Command, Values
 from subluminal.cli.record.query import PAGE_OPTIONS, begin_page, print_table
@@ -68,9 +66,3 @@ def _cells(row: Row) -> list[str]:
 
 
 RUNS = Command("runs", runs, HELP, OPTIONS)
-
-
-def __getattr__(name: str) -> Any:
-    if name == "runs_command":
-        return RUNS.click_command()
-    raise AttributeError(name)

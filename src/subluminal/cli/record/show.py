@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 from subluminal.cli.options import Command, Option, Values
 from subluminal.cli.record.query import bring_up_to_date
@@ -58,9 +57,8 @@ def _find(ledger: Ledger, target: str, run: str | None) -> tuple[str, str | None
             names = ", ".join(run for _, run in calls)
             raise LedgerError(f"Several runs have a call {target!r}: {names}.", hint="Choose one with --run RUN.")
         raise ambiguous("run or call", target, [*runs, *(call_id for call_id, _ in calls)])
-    raise LedgerError(
-        f"There is no run or call {target!r} in the ledger.", hint="`sub runs` and `sub query` list what there is."
-    )
+    hint = "`sub runs` and `sub query` list what there is."
+    raise LedgerError(f"There is no run or call {target!r} in the ledger.", hint=hint)
 
 
 def _show_run(ledger: Ledger, run_id: str, as_json: bool) -> None:
@@ -87,9 +85,3 @@ def _show_call(ledger: Ledger, run_id: str, call_id: str, as_json: bool) -> None
 
 
 SHOW = Command("show", show, HELP, OPTIONS, argument="target")
-
-
-def __getattr__(name: str) -> Any:
-    if name == "show_command":
-        return SHOW.click_command()
-    raise AttributeError(name)

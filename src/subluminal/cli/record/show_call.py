@@ -37,7 +37,7 @@ def lines(call: Row, columns: int | None) -> list[str]:
 def _facts(call: Row) -> list[tuple[str, str]]:
     decision, rule_id, policy = call["decision"], call["rule_id"], call["policy"]
     hint = call["hint"] or {}
-    facts = [
+    return [
         ("tool", f"{call['server_name']}/{call['tool_name']}"),
         ("run", f"{call['run_id']} ({call['agent_id']}, {call['client']}, {call['env']})"),
         ("started", _time(call["created_at"])),
@@ -65,7 +65,6 @@ def _facts(call: Row) -> list[tuple[str, str]]:
         ("seen by", ", ".join(map(door, call["doors"])) if len(call["doors"]) > 1 else ""),
         ("client ids", ", ".join(f"{name} {value}" for name, value in (call["call_context"] or {}).items())),
     ]
-    return facts
 
 
 def _time(ts: str | None) -> str:

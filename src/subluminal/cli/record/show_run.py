@@ -8,10 +8,9 @@ from subluminal.cli.render.call_lines import INDENT, call_lines, wrapped
 from subluminal.cli.render.columns import PIPE_CELLS, cut, pad
 from subluminal.cli.render.moments import between_ms, clock, date_and_clock, duration
 from subluminal.cli.render.output import paint
-from subluminal.ledger.read.ledger import known
+from subluminal.ledger.read.ledger import Row, known
 from subluminal.reports.printable import printable
 
-Row = dict[str, Any]
 Item = dict[str, Any]
 
 _STATUS_COLOURS = {"SUCCEEDED": "green", "RUNNING": "cyan", "CANCELLED": "yellow"}
@@ -76,9 +75,8 @@ def _joined(items: list[Item]) -> list[Item]:
 
 
 def _is_words(item: Item) -> bool:
-    return (
-        item["kind"] == "agent_event" and item["agent"].get("kind") == "TextOutput" and bool(item["agent"].get("text"))
-    )
+    agent = item["agent"] if item["kind"] == "agent_event" else {}
+    return agent.get("kind") == "TextOutput" and bool(agent.get("text"))
 
 
 def _other(item: Item, columns: int | None) -> list[str]:
@@ -96,11 +94,8 @@ def _told(item: Item) -> tuple[str, str, str | None]:
     server = item.get("server_name") or item.get("shim_id") or "?"
     if kind == "run_start":
         policy = item["run"]["policy"]
-        return (
-            "start",
-            f"{server} ({item['run']['mode']}, policy {policy['policy_id']} {policy['policy_version']})",
-            "blue",
-        )
+        text = f"{server} ({item['run']['mode']}, policy {policy['policy_id']} {policy['policy_version']})"
+        return "start", text, "blue"
     if kind == "run_end":
         closed = " (its end was recorded by ledgerd)" if item.get("closed_by") else ""
         return "end", f"{server} {item['run']['status']}{closed}", "blue"

@@ -29,24 +29,22 @@ def export_group() -> None:
     pass
 
 
-@export_group.command(
-    "run",
-    help="""Export one run: its exact events, its chain head, and the policies that were in force.
-
-RUN is a run id, an unambiguous beginning of one, or "last". The bundle is a .tar.gz, or a directory if the name
-given with -o does not end in .tar.gz.
-
-\b
-Examples:
-  sub export run last
-  sub export run 01JD3 -o trace.tar.gz
-  sub export run last -o trace/ --json
-""",
-)
+@export_group.command("run")
 @click.argument("run")
 @click.option("-o", "--output", metavar="PATH", help="Where to write; by default RUN.tar.gz here.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object about the bundle.")
 def export_run_command(run: str, output: str | None, as_json: bool) -> None:
+    """Export one run: its exact events, its chain head, and the policies that were in force.
+
+    RUN is a run id, an unambiguous beginning of one, or "last". The bundle is a .tar.gz, or a directory if the name
+    given with -o does not end in .tar.gz.
+
+    \b
+    Examples:
+      sub export run last
+      sub export run 01JD3 -o trace.tar.gz
+      sub export run last -o trace/ --json
+    """
     from subluminal.ledger.read.ledger import open_ledger
     from subluminal.ledger.trace.bundle import export_run
 
@@ -62,23 +60,21 @@ def export_run_command(run: str, output: str | None, as_json: bool) -> None:
         note(f"{manifest.event_count} events of run {printable(run_id)}, chain head {manifest.chain_head[:16]}…")
 
 
-@click.command(
-    "ingest",
-    help="""Read events into the ledger: a JSONL file, a trace bundle, or - for standard input.
-
-Reading the same events twice adds nothing. A line that is no event is reported with its number; the good ones are
-kept. A bundle that was changed is refused as a whole.
-
-\b
-Examples:
-  sub ingest events.jsonl
-  sub ingest trace.tar.gz
-  ci-agent | tee events.jsonl | sub ingest -
-""",
-)
+@click.command("ingest")
 @click.argument("sources", nargs=-1, required=True, metavar="BUNDLE|FILE|-...")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object with counts and bad lines.")
 def ingest_command(sources: tuple[str, ...], as_json: bool) -> int:
+    """Read events into the ledger: a JSONL file, a trace bundle, or - for standard input.
+
+    Reading the same events twice adds nothing. A line that is no event is reported with its number; the good ones are
+    kept. A bundle that was changed is refused as a whole.
+
+    \b
+    Examples:
+      sub ingest events.jsonl
+      sub ingest trace.tar.gz
+      ci-agent | tee events.jsonl | sub ingest -
+    """
     counts = {"stored": 0, "known": 0, "bad": 0}
     bad_lines: list[dict[str, Any]] = []
     for source in sources:
@@ -143,29 +139,29 @@ def _ingest_policies(policies: Iterable[tuple[str, bytes]]) -> None:
             ask({"control": "policy", "policy_hash": policy_hash, "snapshot": snapshot.decode("utf-8", "replace")})
 
 
-@click.command(
-    "verify",
-    help="""Prove that the record was not changed.
-
-Checks the hash chain of a run, its witness in ledger.heads, and that every row is what the events say. Names the first
-bad event after an edit, a removal, a reordering or a cut, and then ends with 1.
-
-\b
-Examples:
-  sub verify                 the last run
-  sub verify 01JD3
-  sub verify --all
-  sub verify trace.tar.gz
-""",
-)
+@click.command("verify")
 @click.argument("what", default="last", metavar="[RUN|last|BUNDLE]")
 @click.option("--all", "want_all", is_flag=True, help="Every run in the ledger.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per run.")
 def verify_command(what: str, want_all: bool, as_json: bool) -> int:
+    """Prove that the record was not changed.
+
+    Checks the hash chain of a run, its witness in ledger.heads, and that every row is what the events say. Names the
+    first bad event after an edit, a removal, a reordering or a cut, and then ends with 1.
+
+    \b
+    Examples:
+      sub verify                 the last run
+      sub verify 01JD3
+      sub verify --all
+      sub verify trace.tar.gz
+    """
+    from msgspec.structs import asdict
+
     reports = _reports(what, want_all)
     for report in reports:
         if as_json:
-            print_json({"ok": report.ok, **_facts(report)})
+            print_json({"ok": report.ok, **asdict(report)})
         else:
             _print_report(report)
     if any(report.ok and report.witnessed == 0 for report in reports):
@@ -196,13 +192,6 @@ def _reports(what: str, want_all: bool) -> list[Report]:
     return [verify_run(path, run_id)]
 
 
-def _facts(report: Report) -> dict[str, Any]:
-    import msgspec
-
-    facts: dict[str, Any] = msgspec.to_builtins(report)
-    return facts
-
-
 def _print_report(report: Report) -> None:
     name = cut(printable(report.run_id), PIPE_CELLS) or "bundle"
     if report.ok:
@@ -214,23 +203,21 @@ def _print_report(report: Report) -> None:
         print(f"{paint('BAD', 'red')}  {name}: {place}{printable(fault.what)}{call}")
 
 
-@click.command(
-    "prune",
-    help="""Remove runs that ended long ago.
-
-Whole runs go; a tombstone with the chain head stays, so that `sub verify --all` can tell pruning from tampering.
-Export what you want to keep first.
-
-\b
-Examples:
-  sub prune --older-than 90d --dry-run
-  sub prune --older-than 90d
-""",
-)
+@click.command("prune")
 @click.option("--older-than", required=True, metavar="AGE", help="Such as 90d, 12w or 36h.")
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def prune_command(older_than: str, dry_run: bool, as_json: bool) -> None:
+    """Remove runs that ended long ago.
+
+    Whole runs go; a tombstone with the chain head stays, so that `sub verify --all` can tell pruning from tampering.
+    Export what you want to keep first.
+
+    \b
+    Examples:
+      sub prune --older-than 90d --dry-run
+      sub prune --older-than 90d
+    """
     from subluminal.ledger.read.ledger import open_ledger
 
     before = _before(older_than)

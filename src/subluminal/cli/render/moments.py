@@ -18,9 +18,8 @@ def moment_ms(text: str, now_ms: int) -> int:
     try:
         return max(0, int(datetime.fromisoformat(text).timestamp() * 1000))
     except (ValueError, OverflowError):
-        raise UsageError(
-            f"{text!r} is no time.", hint="Write 2026-01-31T09:30:00Z, 2026-01-31, or 30s, 15m, 2h, 3d, 1w ago."
-        ) from None
+        hint = "Write 2026-01-31T09:30:00Z, 2026-01-31, or 30s, 15m, 2h, 3d, 1w ago."
+        raise UsageError(f"{text!r} is no time.", hint=hint) from None
 
 
 def parsed(ts: str | None) -> datetime | None:

@@ -59,9 +59,8 @@ def adopt_command(
     source = source or ("keychain" if keychain_available() else "file")
     store = open_store(source, os.environ)
     if store.get(ref) not in (None, value):
-        raise SecretError(
-            f"{source} already holds another value as {ref!r}", hint="Choose another reference with --ref NAME."
-        )
+        hint = "Choose another reference with --ref NAME."
+        raise SecretError(f"{source} already holds another value as {ref!r}", hint=hint)
     text = with_binding(read_config_text(os.environ), server, Binding(variable, ref, source))
     report: dict[str, Any] = {
         "client": client,
@@ -126,10 +125,8 @@ def _one_value(found: list[ServerEnv], server: str, variable: str) -> str:
         raise UsageError(f"{variable} of {server!r} has several values ({scopes})", hint="Choose one with --scope.")
     value = values.pop()
     if "${" in value or value.startswith("$"):
-        raise SecretError(
-            f"{variable} of {server!r} refers to a variable; it is no literal secret",
-            hint='Bind the variable itself: source = "env" in config.toml (docs/secrets.md).',
-        )
+        hint = 'Bind the variable itself: source = "env" in config.toml (docs/secrets.md).'
+        raise SecretError(f"{variable} of {server!r} refers to a variable; it is no literal secret", hint=hint)
     if len(value.encode("utf-8", "surrogateescape")) < MIN_SECRET_BYTES:
         raise SecretError(
             f"{variable} of {server!r} is shorter than {MIN_SECRET_BYTES} bytes: too short to be masked safely"

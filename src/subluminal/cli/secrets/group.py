@@ -99,9 +99,8 @@ def get_command(secret_ref: str, source: str | None, reveal: bool, as_json: bool
       sub secrets get github_token --reveal
     """
     if reveal and (as_json or not sys.stdout.isatty()):
-        raise UsageError(
-            "a value is shown only on a terminal, and not as JSON", hint="Programs get secrets through bindings."
-        )
+        hint = "Programs get secrets through bindings."
+        raise UsageError("a value is shown only on a terminal, and not as JSON", hint=hint)
     found = _find(secret_ref, source)
     if not found:
         raise SecretError(f"no secret {secret_ref!r} is stored", hint="`sub secrets list` shows what is.")
@@ -158,9 +157,8 @@ def remove_command(secret_ref: str, source: str | None, dry_run: bool, as_json: 
     if not found:
         raise SecretError(f"no secret {secret_ref!r} is stored", hint="`sub secrets list` shows what is.")
     if len(found) > 1:
-        raise UsageError(
-            f"{secret_ref!r} is in {' and in '.join(e.source for e in found)}", hint="Choose with --source."
-        )
+        hint = "Choose with --source."
+        raise UsageError(f"{secret_ref!r} is in {' and in '.join(e.source for e in found)}", hint=hint)
     if not dry_run:
         open_store(found[0].source, os.environ).remove(secret_ref)
     if as_json:
@@ -183,9 +181,8 @@ def check_command(only: str | None, as_json: bool) -> int:
     """
     config = load_config(os.environ)
     if only is not None and only not in config.server_names() and not config.server(only).secret_bindings:
-        raise UsageError(
-            f"no server {only!r} has settings", hint="Known: " + (", ".join(config.server_names()) or "none")
-        )
+        hint = "Known: " + (", ".join(config.server_names()) or "none")
+        raise UsageError(f"no server {only!r} has settings", hint=hint)
     rows = [
         _checked(server, binding)
         for server in ([only] if only is not None else config.server_names())

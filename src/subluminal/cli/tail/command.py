@@ -234,9 +234,3 @@ class Tail:
 
 
 TAIL = Command("tail", tail, HELP, OPTIONS)
-
-
-def __getattr__(name: str) -> Any:
-    if name == "tail_command":
-        return TAIL.click_command()
-    raise AttributeError(name)

@@ -29,14 +29,11 @@ def journal_name(shim_id: str) -> str:
     return (safe[:120] or "_") + SUFFIX
 
 
-def create_journal(spool: str, shim_id: str) -> int:
-    """A new journal, locked from its first moment; returns the descriptor to append to. Keep it open while alive."""
-    os.makedirs(spool, mode=0o700, exist_ok=True)
-    return create_locked(os.path.join(spool, journal_name(shim_id)))
-
-
 def create_locked(path: str) -> int:
-    """FileExistsError if there is such a journal: it is never replaced, for it may hold events not yet taken in."""
+    """A new journal, locked from its first moment; the descriptor to append to, kept open while the writer lives.
+
+    FileExistsError if there is such a journal: it is never replaced, for it may hold events not yet taken in.
+    """
     directory, name = os.path.split(path)
     hidden = os.path.join(directory, f".{name}.{os.getpid()}")
     try:

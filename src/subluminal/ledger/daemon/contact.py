@@ -24,10 +24,8 @@ def private_home() -> str:
     try:
         return home.ensure_private_dir(directory)
     except OSError as error:
-        raise LedgerError(
-            f"The directory {directory} cannot be made: {error.strerror}.",
-            hint="Set SUB_HOME to one that can be written.",
-        ) from None
+        hint = "Set SUB_HOME to one that can be written."
+        raise LedgerError(f"The directory {directory} cannot be made: {error.strerror}.", hint=hint) from None
 
 
 def connect(timeout: float = 5.0) -> socket.socket | None:
@@ -90,10 +88,8 @@ def require_ledgerd(wait: float = 5.0) -> None:
         return
     spawn_ledgerd(private_home())
     if not _within(wait, listens):
-        raise LedgerError(
-            "The ledger daemon did not start.",
-            hint="Run `sub ledgerd --foreground` to see why, or look at ledgerd.log.",
-        )
+        hint = "Run `sub ledgerd --foreground` to see why, or look at ledgerd.log."
+        raise LedgerError("The ledger daemon did not start.", hint=hint)
 
 
 def wait_until_gone(timeout: float) -> bool:

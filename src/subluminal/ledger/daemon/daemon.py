@@ -33,10 +33,8 @@ def _take_lock(home: str) -> int:
         os.makedirs(spool_dir(home), mode=0o700, exist_ok=True)
         descriptor = os.open(ledgerd_pid(home), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise LedgerError(
-            f"The ledger daemon cannot write in {home}: {error.strerror}.",
-            hint="Make the directory writable, or set SUB_HOME to another one.",
-        ) from None
+        hint = "Make the directory writable, or set SUB_HOME to another one."
+        raise LedgerError(f"The ledger daemon cannot write in {home}: {error.strerror}.", hint=hint) from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

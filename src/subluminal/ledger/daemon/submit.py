@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -16,15 +16,12 @@ from subluminal.ledger.fold.reading import MAX_LINE_BYTES
 WINDOW = 512
 
 
-class Outcome:
+class Outcome(NamedTuple):
     """What became of one line, counted from 1. `error` is None for one that is stored, now or before."""
 
-    __slots__ = ("duplicate", "error", "line_no")
-
-    def __init__(self, line_no: int, error: str | None, duplicate: bool) -> None:
-        self.line_no = line_no
-        self.error = error
-        self.duplicate = duplicate
+    line_no: int
+    error: str | None
+    duplicate: bool
 
 
 def submit(lines: Iterable[bytes]) -> Iterator[Outcome]:

@@ -17,11 +17,10 @@ _ROW = {"type": "object"}
 
 def document() -> dict[str, Any]:
     page = _object({"rows": {"type": "array", "items": _ROW}, "next_cursor": _TEXT_OR_NULL})
-    call = {
-        **_object({"call_id": _TEXT, "run_id": _TEXT, "server_name": _TEXT, "tool_name": _TEXT, "args_hash": _TEXT}),
-    }
+    call = _object(dict.fromkeys(("call_id", "run_id", "server_name", "tool_name", "args_hash"), _TEXT))
     run = _object({"run_id": _TEXT, "status": _TEXT, "calls_total": {"type": "integer"}, "principal": _TEXT_OR_NULL})
     group = _object({"calls": {"type": "integer"}, "latency_ms_max": _WHOLE_OR_NULL})
+    groups = _object({"groups": {"type": "array", "items": group}})
     bad = _object({"line": {"type": "integer"}, "error": _TEXT})
     ingested = _object({"stored": _WHOLE, "known": _WHOLE, "bad": {"type": "array", "items": bad}})
     events = _object({"events": {"type": "array", "items": _ROW}, "after_n": _WHOLE})
@@ -31,27 +30,13 @@ def document() -> dict[str, Any]:
         "security": [{"token": []}],
         "components": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
         "paths": {
-            "/v1/openapi.json": {"get": _operation("This document.", [], _ROW)},
-            "/v1/runs": {"get": _operation("Runs, latest start first.", _RUN_PARAMETERS, page)},
-            "/v1/runs/{run_id}": {"get": _operation("One run and its producers.", [_path("run_id")], run)},
-            "/v1/runs/{run_id}/events": {
-                "get": _operation("The events of a run, in chain order.", [_path("run_id"), *_EVENT_PARAMETERS], events)
-            },
-            "/v1/calls": {
-                "get": _operation("Tool calls, newest first.", [*map(_filter, CALL_FILTERS), _LIMIT, _CURSOR], page)
-            },
-            "/v1/calls/{call_id}": {
-                "get": _operation(
-                    "One call with previews, hint and events.", [_path("call_id"), _query("run_id")], call
-                )
-            },
-            "/v1/groups": {
-                "get": _operation(
-                    "Calls per group.",
-                    [_BY, *_FILTERS, _LIMIT],
-                    _object({"groups": {"type": "array", "items": group}}),
-                )
-            },
+            "/v1/openapi.json": _get("This document.", [], _ROW),
+            "/v1/runs": _get("Runs, latest start first.", _RUN_PARAMETERS, page),
+            "/v1/runs/{run_id}": _get("One run and its producers.", [_path("run_id")], run),
+            "/v1/runs/{run_id}/events": _get("The events of a run, in chain order.", _EVENT_PARAMETERS, events),
+            "/v1/calls": _get("Tool calls, newest first.", [*_FILTERS, _LIMIT, _CURSOR], page),
+            "/v1/calls/{call_id}": _get("One call with previews, hint and events.", _CALL_PARAMETERS, call),
+            "/v1/groups": _get("Calls per group.", [_BY, *_FILTERS, _LIMIT], groups),
             "/v1/events": {"post": _ingestion(ingested)},
             "/v1/live": {"get": _live()},
         },
@@ -78,6 +63,10 @@ _ERRORS = {
 
 def _operation(summary: str, parameters: list[dict[str, Any]], schema: dict[str, Any]) -> dict[str, Any]:
     return {"summary": summary, "parameters": parameters, "responses": {"200": _answer("Found.", schema), **_ERRORS}}
+
+
+def _get(summary: str, parameters: list[dict[str, Any]], schema: dict[str, Any]) -> dict[str, Any]:
+    return {"get": _operation(summary, parameters, schema)}
 
 
 def _query(name: str, schema: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -120,12 +109,8 @@ _BY = {
     "required": True,
     "explode": True,
 }
-_EVENT_PARAMETERS = [
-    _query("after_n", _WHOLE),
-    _query("limit", {"type": "integer", "minimum": 1, "maximum": 10_000}),
-]
-_RUN_PARAMETERS = [
-    _LIMIT,
-    _query("cursor", {"type": "string", "pattern": "^[0-9TZ:.-]{20,30}~[0-9]{1,18}$"}),
-    *map(_filter, RUN_FILTERS),
-]
+_EVENT_LIMIT = _query("limit", {"type": "integer", "minimum": 1, "maximum": 10_000})
+_EVENT_PARAMETERS = [_path("run_id"), _query("after_n", _WHOLE), _EVENT_LIMIT]
+_CALL_PARAMETERS = [_path("call_id"), _query("run_id")]
+_RUN_CURSOR = _query("cursor", {"type": "string", "pattern": "^[0-9TZ:.-]{20,30}~[0-9]{1,18}$"})
+_RUN_PARAMETERS = [_LIMIT, _RUN_CURSOR, *map(_filter, RUN_FILTERS)]

@@ -50,10 +50,8 @@ def parse_address(text: str) -> tuple[str, int]:
     except ValueError:
         loopback = False
     if not loopback:
-        raise UsageError(
-            f"--http {text!r}: only loopback addresses are served.",
-            hint="The ledger is private to this machine; use 127.0.0.1 or ::1, and a tunnel from elsewhere.",
-        )
+        hint = "The ledger is private to this machine; use 127.0.0.1 or ::1, and a tunnel from elsewhere."
+        raise UsageError(f"--http {text!r}: only loopback addresses are served.", hint=hint)
     return host, int(port)
 
 

@@ -24,10 +24,8 @@ MESSAGE = "shim ended before the reply"
 
 def open_producers(connection: sqlite3.Connection, journal: str) -> list[tuple[int, str, int, str]]:
     """(producer_no, run_id, last_seq, started_at) of the producers of a journal that have not ended."""
-    return connection.execute(
-        "SELECT producer_no, run_id, last_seq, started_at FROM producers WHERE journal = ? AND ended_at IS NULL",
-        (journal,),
-    ).fetchall()
+    sql = "SELECT producer_no, run_id, last_seq, started_at FROM producers WHERE journal = ? AND ended_at IS NULL"
+    return connection.execute(sql, (journal,)).fetchall()
 
 
 def closing_lines(connection: sqlite3.Connection, producer: tuple[int, str, int, str], last_alive: str) -> list[bytes]:
@@ -47,12 +45,7 @@ def closing_lines(connection: sqlite3.Connection, producer: tuple[int, str, int,
     for call_id, server_name, tool_name, args_hash, created_at, decision, status in calls:
         if status is None:
             seq += 1
-            reference = {
-                "call_id": call_id,
-                "server_name": server_name,
-                "tool_name": tool_name,
-                "args_hash": args_hash,
-            }
+            reference = {"call_id": call_id, "server_name": server_name, "tool_name": tool_name, "args_hash": args_hash}
             body = {
                 "call": reference,
                 "status": "ERROR",
@@ -74,9 +67,8 @@ def closing_lines(connection: sqlite3.Connection, producer: tuple[int, str, int,
 
 def _envelope(connection: sqlite3.Connection, producer_no: int) -> dict[str, Any]:
     """The identity of the producer, from the last event it wrote itself."""
-    number = connection.execute(
-        "SELECT id FROM events WHERE producer_no = ? ORDER BY seq DESC LIMIT 1", (producer_no,)
-    ).fetchone()[0]
+    sql = "SELECT id FROM events WHERE producer_no = ? ORDER BY seq DESC LIMIT 1"
+    number = connection.execute(sql, (producer_no,)).fetchone()[0]
     line = LineReader(connection).line(number >> N_BITS, number & ((1 << N_BITS) - 1))
     event = msgspec.json.decode(line)
     names = ("ts", "run_id", "agent_id", "client", "env", "source", "principal", "workload")

@@ -12,6 +12,8 @@ from __future__ import annotations
 import os
 from time import monotonic
 
+from msgspec import Struct, field
+
 from subluminal.contracts.moments import rfc3339
 from subluminal.host.home import rejected_dir
 from subluminal.host.record.journal import complete_lines, list_journals, open_journal, release, take_if_dead
@@ -28,33 +30,19 @@ REJECTED_LIMIT = 4 << 20
 EMPTY_GRACE_S = 5.0
 
 
-class Journal:
+class Journal(Struct):
     """One open journal and how far it has been read."""
 
-    __slots__ = (
-        "descriptor",
-        "half_at",
-        "inode",
-        "lines",
-        "name",
-        "offset",
-        "rejected_bytes",
-        "seen_at",
-        "size",
-        "skipping",
-    )
-
-    def __init__(self, name: str, descriptor: int) -> None:
-        self.name = name
-        self.descriptor = descriptor
-        self.inode = os.fstat(descriptor).st_ino
-        self.offset = 0
-        self.lines = 0
-        self.rejected_bytes = 0
-        self.size = 0
-        self.half_at = -1  # the size at which only a half line was left
-        self.seen_at = monotonic()
-        self.skipping = False  # inside a line longer than any event
+    name: str
+    descriptor: int
+    inode: int
+    offset: int = 0
+    lines: int = 0
+    rejected_bytes: int = 0
+    size: int = 0
+    half_at: int = -1  # the size at which only a half line was left
+    seen_at: float = field(default_factory=monotonic)
+    skipping: bool = False  # inside a line longer than any event
 
     def close(self) -> None:
         os.close(self.descriptor)
@@ -182,7 +170,7 @@ class Spool:
         descriptor = open_journal(self.directory, name)
         if descriptor is None:
             return
-        journal = Journal(name, descriptor)
+        journal = Journal(name, descriptor, os.fstat(descriptor).st_ino)
         known = self.store.offset(name)
         if known is not None and known[0] == journal.inode:
             _, journal.offset, journal.lines, journal.rejected_bytes = known
@@ -233,8 +221,7 @@ class Spool:
             except FileNotFoundError:
                 pass
             self.journals.pop(journal.name).close()
-        names = [journal.name for journal in finished]
-        self._forget(names)
+        self._forget([journal.name for journal in finished])
 
     def forget_missing(self) -> None:
         """Offsets of journals that are gone: a process was killed between removing the file and noting it."""

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from subluminal.ledger.fold.call import Call, Plain, begin
-from subluminal.ledger.read.ledger import CALL_COLUMNS
-
-Row = dict[str, Any]
+from subluminal.ledger.read.ledger import CALL_COLUMNS, Row
 
 # What stands beside the columns of the ledger.
 _COLUMNS = [name for name in CALL_COLUMNS if name != "tags_json"] + ["args_preview", "result_preview", "hint"]

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from subluminal.ledger.fold.joined import JoinedCall, join
 from subluminal.ledger.read.call_row import recall
-from subluminal.ledger.read.ledger import Ledger
+from subluminal.ledger.read.ledger import Ledger, Row
 from subluminal.ledger.read.timeline import doors
-
-Row = dict[str, Any]
 
 
 def describe(ledger: Ledger, call: Row) -> Row:
@@ -31,10 +27,8 @@ def describe(ledger: Ledger, call: Row) -> Row:
 def _doors(ledger: Ledger, call: Row) -> list[Row]:
     if call["tool_use_id"] is None:
         return doors(JoinedCall(recall(call)))
-    alike = ledger.connection.execute(
-        "SELECT call_id FROM tool_calls WHERE run_id = ? AND tool_use_id = ? ORDER BY created_at, id",
-        (call["run_id"], call["tool_use_id"]),
-    ).fetchall()
+    sql = "SELECT call_id FROM tool_calls WHERE run_id = ? AND tool_use_id = ? ORDER BY created_at, id"
+    alike = ledger.connection.execute(sql, (call["run_id"], call["tool_use_id"])).fetchall()
     seen = join(recall(ledger.call(row[0], call["run_id"])) for row in alike)
     return next(doors(one) for one in seen if call["call_id"] in [door.call_id for door in one.calls])
 
@@ -44,10 +38,8 @@ def _rule(ledger: Ledger, policy: Row | None, rule_id: str | None) -> Row | None
         return None
     import json
 
-    row = ledger.connection.execute(
-        "SELECT rules_json FROM policy_versions WHERE rules_hash = ? AND rules_json IS NOT NULL",
-        (policy["policy_hash"],),
-    ).fetchone()
+    sql = "SELECT rules_json FROM policy_versions WHERE rules_hash = ? AND rules_json IS NOT NULL"
+    row = ledger.connection.execute(sql, (policy["policy_hash"],)).fetchone()
     try:
         stored = json.loads(row[0]) if row else None
     except ValueError:

@@ -38,10 +38,8 @@ def recorded_runs(source: str) -> Iterator[RecordedRun]:
         with open(source, "rb") as file:
             yield from runs_of_lines(iter(lambda: file.readline(MAX_LINE_BYTES + 2).removesuffix(b"\n"), b""), {})
     else:
-        raise UsageError(
-            f"{source} is no ledger, no bundle and no file of events.",
-            hint="Name a ledger.db, a bundle, a .jsonl file, or `ledger` for this machine's.",
-        )
+        hint = "Name a ledger.db, a bundle, a .jsonl file, or `ledger` for this machine's."
+        raise UsageError(f"{source} is no ledger, no bundle and no file of events.", hint=hint)
 
 
 # -- from events --------------------------------------------------------------------------------------------------
@@ -79,9 +77,8 @@ def runs_of_lines(lines: Iterable[bytes], snapshots: dict[str, bytes]) -> Iterat
         try:
             event = read_event(line)
         except BadEvent as error:
-            raise LedgerError(
-                f"Line {number} is no event: {error}.", hint="`sub ingest` reports every bad line."
-            ) from None
+            hint = "`sub ingest` reports every bad line."
+            raise LedgerError(f"Line {number} is no event: {error}.", hint=hint) from None
         run = runs.get(event.run_id)
         if run is None:
             run = runs[event.run_id] = _Run(event)

@@ -31,64 +31,19 @@ from subluminal.ledger.store.schema import open_reader
 
 Row = dict[str, Any]
 
+# What is told of a call and of a run, in the order in which it is told.
 CALL_COLUMNS = (
-    "call_id",
-    "run_id",
-    "server_name",
-    "tool_name",
-    "args_hash",
-    "decision",
-    "rule_id",
-    "status",
-    "latency_ms",
-    "bytes_in",
-    "bytes_out",
-    "preview_truncated",
-    "created_at",
-    "seq",
-    "transport",
-    "severity",
-    "reason_code",
-    "summary",
-    "backoff_ms",
-    "would_action",
-    "would_rule_id",
-    "would_reason_code",
-    "error_class",
-    "error_code",
-    "error_message",
-    "ended_at",
-    "overhead_us",
-    "waited_ms",
-    "args_stream_hash",
-    "result_stream_hash",
-    "ambiguous",
-    "continues",
-    "tool_use_id",
-    "tags_json",
-)
+    "call_id", "run_id", "server_name", "tool_name", "args_hash", "decision", "rule_id", "status", "latency_ms",
+    "bytes_in", "bytes_out", "preview_truncated", "created_at", "seq", "transport", "severity", "reason_code",
+    "summary", "backoff_ms", "would_action", "would_rule_id", "would_reason_code", "error_class", "error_code",
+    "error_message", "ended_at", "overhead_us", "waited_ms", "args_stream_hash", "result_stream_hash", "ambiguous",
+    "continues", "tool_use_id", "tags_json",
+)  # fmt: skip
 RUN_COLUMNS = (
-    "run_id",
-    "agent_id",
-    "client",
-    "env",
-    "principal",
-    "started_at",
-    "ended_at",
-    "status",
-    "mode",
-    "policy_id",
-    "policy_version",
-    "policy_hash",
-    "calls_total",
-    "calls_allowed",
-    "calls_blocked",
-    "calls_throttled",
-    "errors_total",
-    "event_count",
-    "metadata_json",
-    "workload_json",
-)
+    "run_id", "agent_id", "client", "env", "principal", "started_at", "ended_at", "status", "mode", "policy_id",
+    "policy_version", "policy_hash", "calls_total", "calls_allowed", "calls_blocked", "calls_throttled", "errors_total",
+    "event_count", "metadata_json", "workload_json",
+)  # fmt: skip
 # What calls can be grouped by: name -> SQL.
 GROUPS = {
     **{
@@ -154,10 +109,8 @@ class Ledger:
             order = "c.id DESC"
             if branch.index == "tool_calls_run":
                 order = "c.created_at DESC, c.id DESC"  # the order of that index; the same as by id
-            found += self.connection.execute(
-                f"SELECT c.id FROM tool_calls c {index} WHERE {where} AND c.id < ? ORDER BY {order} LIMIT ?",
-                [*values, below, limit + 1],
-            ).fetchall()
+            sql = f"SELECT c.id FROM tool_calls c {index} WHERE {where} AND c.id < ? ORDER BY {order} LIMIT ?"
+            found += self.connection.execute(sql, [*values, below, limit + 1]).fetchall()
         ids = sorted((row[0] for row in found), reverse=True)
         next_cursor = str(ids[limit - 1]) if len(ids) > limit else None
         return Page([self._call_row(number) for number in ids[:limit]], next_cursor)
@@ -214,15 +167,13 @@ class Ledger:
         row = self._find_call(call_id, run_id)
         call = _call(row)
         number = row["id"]
-        preview = self.connection.execute(
-            "SELECT args_preview, result_preview, redaction_flags FROM previews WHERE id = ?", (number,)
-        ).fetchone()
+        sql = "SELECT args_preview, result_preview, redaction_flags FROM previews WHERE id = ?"
+        preview = self.connection.execute(sql, (number,)).fetchone()
         call["args_preview"] = unpack_text(preview[0]) if preview else None
         call["result_preview"] = unpack_text(preview[1]) if preview else None
         call["redaction_flags"] = _json(preview[2]) if preview and preview[2] else []
-        hint = self.connection.execute(
-            "SELECT hint_text, hint_kind, retry_advice, suggested_args_json FROM hints WHERE id = ?", (number,)
-        ).fetchone()
+        sql = "SELECT hint_text, hint_kind, retry_advice, suggested_args_json FROM hints WHERE id = ?"
+        hint = self.connection.execute(sql, (number,)).fetchone()
         call["hint"] = None
         if hint is not None:
             call["hint"] = {**dict(hint), "suggested_args": _json(hint["suggested_args_json"])}
@@ -237,9 +188,8 @@ class Ledger:
         )
         found = calls_beginning(self.connection, call_id, run_id)
         if len(found) == 1:
-            row: sqlite3.Row = self.connection.execute(
-                f"{select} WHERE c.call_id = ? AND c.run_id = ?", found[0]
-            ).fetchone()
+            sql = f"{select} WHERE c.call_id = ? AND c.run_id = ?"
+            row: sqlite3.Row = self.connection.execute(sql, found[0]).fetchone()
             return row
         if found:
             raise ambiguous("call", call_id, [f"{call} of {run}" for call, run in found])
@@ -260,11 +210,9 @@ class Ledger:
             started_at, _, run_no = cursor.rpartition("~")
             where.append("(started_at, run_no) < (?, ?)")
             values += [started_at, str(_cursor_id(run_no))]
-        rows = self.connection.execute(
-            f"SELECT {_RUN_LIST}, run_no FROM runs WHERE {' AND '.join(where)}"
-            " ORDER BY started_at DESC, run_no DESC LIMIT ?",
-            [*values, limit + 1],
-        ).fetchall()
+        sql = f"SELECT {_RUN_LIST}, run_no FROM runs WHERE {' AND '.join(where)}"
+        sql += " ORDER BY started_at DESC, run_no DESC LIMIT ?"
+        rows = self.connection.execute(sql, [*values, limit + 1]).fetchall()
         last = rows[limit - 1] if len(rows) > limit else None
         return Page([_run(row) for row in rows[:limit]], f"{last['started_at']}~{last['run_no']}" if last else None)
 
@@ -273,14 +221,9 @@ class Ledger:
         if row is None:
             raise LedgerError(f"There is no run {run_id!r} in the ledger.", hint="`sub runs` lists the runs.")
         run = _run(row)
-        run["producers"] = [
-            dict(producer)
-            for producer in self.connection.execute(
-                "SELECT shim_id, host_id, proc_id, started_at, ended_at, status FROM producers WHERE run_id = ?"
-                " ORDER BY producer_no",
-                (run_id,),
-            )
-        ]
+        columns = "shim_id, host_id, proc_id, started_at, ended_at, status"
+        sql = f"SELECT {columns} FROM producers WHERE run_id = ? ORDER BY producer_no"
+        run["producers"] = [dict(producer) for producer in self.connection.execute(sql, (run_id,))]
         return run
 
     def resolve_run(self, name: str) -> str:

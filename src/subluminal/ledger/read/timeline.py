@@ -12,9 +12,8 @@ from subluminal.contracts.tool_use import call_ids
 from subluminal.ledger.fold.call import Call, Plain, begin
 from subluminal.ledger.fold.joined import JoinedCall, join
 from subluminal.ledger.read.call_row import as_row
-from subluminal.ledger.read.ledger import Ledger
+from subluminal.ledger.read.ledger import Ledger, Row
 
-Row = dict[str, Any]
 Item = dict[str, Any]
 _Place = tuple[str, int]
 

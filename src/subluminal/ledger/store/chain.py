@@ -19,6 +19,8 @@ import os
 import stat
 from hashlib import sha256
 
+from msgspec import Struct
+
 from subluminal.host.files import replace_file
 
 GENESIS = b"\0" * 32
@@ -29,13 +31,10 @@ def link(previous: bytes, line: bytes) -> bytes:
     return sha256(previous + line).digest()
 
 
-class Head:
-    __slots__ = ("count", "hash", "pruned")
-
-    def __init__(self, count: int, hash_: bytes, pruned: bool = False) -> None:
-        self.count = count
-        self.hash = hash_
-        self.pruned = pruned
+class Head(Struct):
+    count: int
+    hash: bytes
+    pruned: bool = False
 
 
 def read_heads(path: str) -> dict[str, Head]:

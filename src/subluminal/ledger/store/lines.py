@@ -32,10 +32,8 @@ class LineReader:
         return kept[2][n - kept[0]]
 
     def _load(self, run_no: int, n: int) -> tuple[int, int, list[bytes]]:
-        found = self._connection.execute(
-            "SELECT first_n, lines FROM segments WHERE run_no = ? AND first_n <= ? ORDER BY first_n DESC LIMIT 1",
-            (run_no, n),
-        ).fetchone()
+        sql = "SELECT first_n, lines FROM segments WHERE run_no = ? AND first_n <= ? ORDER BY first_n DESC LIMIT 1"
+        found = self._connection.execute(sql, (run_no, n)).fetchone()
         lines = unpack_lines(found[1]) if found is not None else []
         if found is None or n >= found[0] + len(lines):
             raise LookupError(f"event {n} has a row but no line")

@@ -18,13 +18,9 @@ _VACUUM_PAGES = 4096
 
 def prunable(connection: sqlite3.Connection, before: str) -> list[dict[str, Any]]:
     """Runs that ended before a timestamp. A run that still goes on is never one of them."""
-    rows = connection.execute(
-        "SELECT run_no, run_id, ended_at, calls_total, event_count FROM runs WHERE status <> 'RUNNING' AND ended_at < ?"
-        " ORDER BY ended_at",
-        (before,),
-    )
     names = ("run_no", "run_id", "ended_at", "calls_total", "event_count")
-    return [dict(zip(names, tuple(row), strict=True)) for row in rows]
+    sql = f"SELECT {', '.join(names)} FROM runs WHERE status <> 'RUNNING' AND ended_at < ? ORDER BY ended_at"
+    return [dict(zip(names, tuple(row), strict=True)) for row in connection.execute(sql, (before,))]
 
 
 def prune(store: Store, before: str) -> list[dict[str, Any]]:

@@ -227,10 +227,8 @@ def schema_version(connection: sqlite3.Connection) -> int:
 
 def refuse_newer(version: int, path: str) -> None:
     if version > SCHEMA_VERSION:
-        raise LedgerError(
-            f"{path} was written by a newer Subluminal (schema {version}; this one knows up to {SCHEMA_VERSION}).",
-            hint="Upgrade Subluminal, or set SUB_HOME to another directory.",
-        )
+        message = f"{path} was written by a newer Subluminal (schema {version}; this one knows up to {SCHEMA_VERSION})."
+        raise LedgerError(message, hint="Upgrade Subluminal, or set SUB_HOME to another directory.")
 
 
 def migrate(connection: sqlite3.Connection, path: str) -> None:
@@ -288,17 +286,12 @@ def open_writer(path: str, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> sqlite3
 def open_reader(path: str) -> sqlite3.Connection:
     """A read-only connection; rows are `sqlite3.Row`."""
     if not os.path.exists(path):
-        raise LedgerError(
-            f"There is no ledger at {path} yet.",
-            hint="Run an agent with tools behind Subluminal, or `sub ingest` a file.",
-        )
+        hint = "Run an agent with tools behind Subluminal, or `sub ingest` a file."
+        raise LedgerError(f"There is no ledger at {path} yet.", hint=hint)
     try:
+        place = "file:" + _uri_path(path) + "?mode=ro"
         connection = sqlite3.connect(
-            "file:" + _uri_path(path) + "?mode=ro",
-            uri=True,
-            isolation_level=None,
-            check_same_thread=False,
-            timeout=BUSY_TIMEOUT_MS / 1000,
+            place, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_TIMEOUT_MS / 1000
         )
         version = schema_version(connection)
     except sqlite3.Error as error:
@@ -306,10 +299,8 @@ def open_reader(path: str) -> sqlite3.Connection:
     refuse_newer(version, path)
     if version < SCHEMA_VERSION:
         connection.close()
-        raise LedgerError(
-            f"The ledger {path} has schema {version}; this Subluminal reads {SCHEMA_VERSION}.",
-            hint="Run `sub ledgerd --foreground` once: the daemon migrates it.",
-        )
+        hint = "Run `sub ledgerd --foreground` once: the daemon migrates it."
+        raise LedgerError(f"The ledger {path} has schema {version}; this Subluminal reads {SCHEMA_VERSION}.", hint=hint)
     connection.row_factory = sqlite3.Row
     return connection
 

@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import Any
 
 import msgspec
+from msgspec.structs import astuple
 
 from subluminal.contracts import events as ev
 from subluminal.contracts.moments import epoch_ms, normal_ts
@@ -70,9 +71,10 @@ _PUT_HINT = (
 _INSERT_RUN = f"INSERT INTO runs ({', '.join(RUN_COLUMNS)}) VALUES ({_places(len(RUN_COLUMNS))})"
 _UPDATE_RUN = f"UPDATE runs SET {', '.join(c + ' = ?' for c in RUN_COLUMNS[2:])} WHERE run_no = ?"
 _SELECT_RUN = f"SELECT {', '.join(RUN_COLUMNS)} FROM runs WHERE run_id = ?"
+# In the order of the fields of `Producer`.
+_PRODUCER = "producer_no, shim_id, run_id, started_at, journal, last_seq, ended_at, status, host_id, proc_id"
 _UPSERT_PRODUCER = (
-    "INSERT INTO producers (producer_no, shim_id, run_id, host_id, proc_id, journal, last_seq, started_at, ended_at,"
-    " status) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (producer_no) DO UPDATE SET"
+    f"INSERT INTO producers ({_PRODUCER}) VALUES ({_places(10)}) ON CONFLICT (producer_no) DO UPDATE SET"
     " last_seq = excluded.last_seq, started_at = excluded.started_at, ended_at = excluded.ended_at,"
     " status = excluded.status"
 )
@@ -233,9 +235,8 @@ class CallTable:
         return used
 
     def _highest(self, tick: int) -> int:
-        found = self._connection.execute(
-            "SELECT max(id) FROM tool_calls WHERE id >= ? AND id <= ?", (tick, tick + 0xFF)
-        ).fetchone()[0]
+        sql = "SELECT max(id) FROM tool_calls WHERE id >= ? AND id <= ?"
+        found = self._connection.execute(sql, (tick, tick + 0xFF)).fetchone()[0]
         return tick - 1 if found is None else int(found)
 
 
@@ -264,16 +265,10 @@ class RunTable:
             place, _, part = RUN_PLACES[name].rpartition(".")
             setattr(run.counts if place else run, part, value)
         run.stored = True
-        rows = self._connection.execute(
-            "SELECT producer_no, shim_id, started_at, journal, host_id, proc_id, last_seq, ended_at, status"
-            " FROM producers WHERE run_id = ? ORDER BY producer_no",
-            (run_id,),
-        )
-        for no, shim_id, started_at, journal, host_id, proc_id, last_seq, ended_at, status in rows:
-            producer = Producer(no, shim_id, run_id, started_at, journal)
-            producer.host_id, producer.proc_id, producer.last_seq = host_id, proc_id, last_seq
-            producer.ended_at, producer.status = ended_at, status
-            run.producers[shim_id] = producer
+        sql = f"SELECT {_PRODUCER} FROM producers WHERE run_id = ? ORDER BY producer_no"
+        for row in self._connection.execute(sql, (run_id,)):
+            producer = Producer(*row)
+            run.producers[producer.shim_id] = producer
         self._kept[run_id] = run
         return run
 
@@ -303,24 +298,7 @@ class RunTable:
         execute(_UPDATE_RUN, [(*run_values(run)[2:], run.run_no) for run in runs if run.stored])
         for run in fresh:
             run.stored = True
-        execute(
-            _UPSERT_PRODUCER,
-            [
-                (
-                    p.no,
-                    p.shim_id,
-                    p.run_id,
-                    p.host_id,
-                    p.proc_id,
-                    p.journal,
-                    p.last_seq,
-                    p.started_at,
-                    p.ended_at,
-                    p.status,
-                )
-                for p in self._changed_producers.values()
-            ],
-        )
+        execute(_UPSERT_PRODUCER, [astuple(producer) for producer in self._changed_producers.values()])
         self._changed.clear()
         self._changed_producers.clear()
         if len(self._kept) > RUNS_KEPT:

@@ -41,12 +41,6 @@ T = TypeVar("T")
 
 class Store:
     _speaker: Producer | None
-    _run: Run
-    _events: EventTable
-    _runs: RunTable
-    _calls: CallTable
-    _catalogue: Catalogue
-    _agent: AgentTable
 
     def __init__(self, path: str, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> None:
         self.path = path
@@ -186,9 +180,8 @@ class Store:
         return [row[0] for row in self.connection.execute("SELECT name FROM journals")]
 
     def offset(self, name: str) -> tuple[int, int, int, int] | None:
-        found: tuple[int, int, int, int] | None = self.connection.execute(
-            "SELECT inode, offset, lines, rejected_bytes FROM journals WHERE name = ?", (name,)
-        ).fetchone()
+        sql = "SELECT inode, offset, lines, rejected_bytes FROM journals WHERE name = ?"
+        found: tuple[int, int, int, int] | None = self.connection.execute(sql, (name,)).fetchone()
         return found
 
     def set_offset(self, name: str, inode: int, offset: int, lines: int, rejected_bytes: int) -> None:
@@ -204,10 +197,8 @@ class Store:
         self.connection.execute("UPDATE producers SET journal = NULL WHERE journal = ?", (name,))
 
     def record_rejected(self, source: str, line_no: int, reason: str, size: int) -> None:
-        self.connection.execute(
-            "INSERT INTO rejected (source, line_no, reason, bytes, at) VALUES (?, ?, ?, ?, ?)",
-            (source, line_no, reason, size, utc_now()),
-        )
+        sql = "INSERT INTO rejected (source, line_no, reason, bytes, at) VALUES (?, ?, ?, ?, ?)"
+        self.connection.execute(sql, (source, line_no, reason, size, utc_now()))
 
     # -- other writes -----------------------------------------------------------------------------------------
 
@@ -226,12 +217,8 @@ class Store:
 
     def add_policy(self, policy_hash: str, snapshot: str) -> None:
         """Keep the text of a policy that a stored run refers to."""
-        self.write(
-            lambda: self.connection.execute(
-                "UPDATE policy_versions SET rules_json = ? WHERE rules_hash = ? AND rules_json IS NULL",
-                (snapshot, policy_hash),
-            )
-        )
+        sql = "UPDATE policy_versions SET rules_json = ? WHERE rules_hash = ? AND rules_json IS NULL"
+        self.write(lambda: self.connection.execute(sql, (snapshot, policy_hash)))
 
     def make_durable(self) -> None:
         """After this, every committed event survives a power cut as well: only then may its journal go."""
@@ -285,9 +272,8 @@ class Store:
         going on would wipe out the evidence.
         """
         heads = chain.read_heads(self._heads_path)
-        for run_no, run_id, count, head in self.connection.execute(
-            "SELECT run_no, run_id, event_count, chain_head FROM runs"
-        ):
+        rows = self.connection.execute("SELECT run_no, run_id, event_count, chain_head FROM runs")
+        for run_no, run_id, count, head in rows:
             known = heads.get(run_id)
             if known is None or known.pruned:
                 self.unwitnessed[run_id] = chain.Head(count, head)

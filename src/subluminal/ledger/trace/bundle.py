@@ -80,7 +80,7 @@ def export_run(ledger: Ledger, run_id: str, destination: str, snapshots: str) ->
     finally:
         ledger.connection.execute("ROLLBACK")
     with files["events.jsonl"]:
-        entries = {name: _entry(content) for name, content in files.items()}
+        entries = {name: entry_of(content) for name, content in files.items()}
         manifest = new_manifest(run_id, count, head, entries)
         text = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
         contents: dict[str, IO[bytes]] = {"manifest.json": io.BytesIO(text), **files}
@@ -92,9 +92,8 @@ def export_run(ledger: Ledger, run_id: str, destination: str, snapshots: str) ->
         except FileExistsError:
             raise UsageError(f"{destination} exists already.", hint="Choose another name with -o.") from None
         except OSError as error:
-            raise LedgerError(
-                f"{destination} cannot be written: {error.strerror}.", hint="Choose another place."
-            ) from None
+            hint = "Choose another place."
+            raise LedgerError(f"{destination} cannot be written: {error.strerror}.", hint=hint) from None
     return manifest
 
 
@@ -109,16 +108,15 @@ def _collect(ledger: Ledger, run_id: str, snapshots: str) -> tuple[dict[str, IO[
             hashes.update(re.findall(r'"policy_hash":\s*"([0-9a-f]{64})"', line.decode()))
     files: dict[str, IO[bytes]] = {"events.jsonl": events}
     for policy_hash in sorted(hashes)[: MAX_FILES - 1]:
-        row = ledger.connection.execute(
-            "SELECT rules_json FROM policy_versions WHERE rules_hash = ? AND rules_json IS NOT NULL", (policy_hash,)
-        ).fetchone()
+        sql = "SELECT rules_json FROM policy_versions WHERE rules_hash = ? AND rules_json IS NOT NULL"
+        row = ledger.connection.execute(sql, (policy_hash,)).fetchone()
         snapshot = row[0].encode() if row is not None else find_snapshot(snapshots, policy_hash)
         if snapshot is not None:
             files[f"policies/{policy_hash}.json"] = io.BytesIO(snapshot)
     return files, count, head
 
 
-def _entry(content: IO[bytes]) -> FileEntry:
+def entry_of(content: IO[bytes]) -> FileEntry:
     content.seek(0)
     digest, size = sha256(), 0
     while piece := content.read(1 << 20):
@@ -184,7 +182,7 @@ class Bundle:
 
     def _check(self, file_name: str, entry: FileEntry) -> None:
         with _open_inside(self.directory, file_name, self.name) as file:
-            if os.fstat(file.fileno()).st_size != entry.bytes or _entry(file).sha256 != entry.sha256:
+            if os.fstat(file.fileno()).st_size != entry.bytes or entry_of(file).sha256 != entry.sha256:
                 raise VerificationError(f"{self.name}: {file_name} is not the file that the manifest describes.")
 
     def lines(self) -> Iterator[bytes]:
@@ -223,7 +221,7 @@ class Unsealed(Bundle):
         for name in sorted(os.listdir(directory)) if os.path.isdir(directory) else []:
             if _NAMES.fullmatch(f"policies/{name}") and len(found) < MAX_FILES:
                 with _open_inside(self.directory, f"policies/{name}", self.name) as file:
-                    found[f"policies/{name}"] = _entry(file)
+                    found[f"policies/{name}"] = entry_of(file)
         return found
 
 
@@ -291,10 +289,8 @@ def _read_manifest(directory: str, name: str) -> Manifest:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise LedgerError(f"{name}: manifest.json cannot be read: {error}.", hint=_HINT) from None
     if manifest.format != FORMAT or manifest.format_version != FORMAT_VERSION:
-        raise LedgerError(
-            f"{name} is {manifest.format!r} version {manifest.format_version}; this Subluminal reads {FORMAT} 1.",
-            hint="Upgrade Subluminal, or export the run again.",
-        )
+        message = f"{name} is {manifest.format!r} version {manifest.format_version}; this Subluminal reads {FORMAT} 1."
+        raise LedgerError(message, hint="Upgrade Subluminal, or export the run again.")
     if "events.jsonl" not in manifest.files or len(manifest.files) > MAX_FILES:
         raise LedgerError(f"{name}: the manifest lists no events.jsonl, or too many files.", hint=_HINT)
     for file_name, entry in manifest.files.items():

@@ -18,7 +18,7 @@ import os
 from collections.abc import Callable, Iterator
 from heapq import merge
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from subluminal.host.files import replace_file
 from subluminal.host.record.journal import (
@@ -42,16 +42,13 @@ MAX_FAULTS = 100
 _Entry = tuple[str, str, int, bytes, AnyEvent]  # order key, shim_id, number in its journal, line, event
 
 
-class _Journal:
-    __slots__ = ("inode", "key", "name", "next_seq", "number", "offset")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.inode = 0
-        self.offset = 0
-        self.number = 0
-        self.next_seq = 1
-        self.key = ""
+class _Journal(Struct):
+    name: str
+    inode: int = 0
+    offset: int = 0
+    number: int = 0
+    next_seq: int = 1
+    key: str = ""
 
 
 class RunDirectory:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -17,7 +16,7 @@ import msgspec
 from subluminal.host.files import replace_file
 from subluminal.ledger.store.chain import GENESIS, link
 from subluminal.ledger.store.policies import find_snapshot
-from subluminal.ledger.trace.bundle import MAX_FILES, FileEntry, Manifest, new_manifest
+from subluminal.ledger.trace.bundle import MAX_FILES, FileEntry, Manifest, entry_of, new_manifest
 from subluminal.ledger.trace.run_directory import EVENTS, JOURNALS
 
 _HASH = re.compile("[0-9a-f]{64}")
@@ -57,9 +56,5 @@ def seal(directory: str, run_id: str, policies: list[str]) -> Manifest:
 
 
 def _entry(path: str) -> FileEntry:
-    digest, size = sha256(), 0
     with open(path, "rb") as file:
-        while piece := file.read(1 << 20):
-            digest.update(piece)
-            size += len(piece)
-    return FileEntry(digest.hexdigest(), size)
+        return entry_of(file)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 
 from msgspec import Struct
 
@@ -52,21 +53,17 @@ class Report(Struct):
 
 def verify_run(path: str, run_id: str) -> Report:
     heads = read_heads(heads_path(path))
-    connection = open_reader(path)
-    try:
+    with closing(open_reader(path)) as connection:
         connection.execute("BEGIN")
-        if not _holds(connection, run_id):
+        if connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (run_id,)).fetchone() is None:
             return _missing(run_id, read_heads(heads_path(path)).get(run_id))
         return _verify(connection, run_id, heads.get(run_id))
-    finally:
-        connection.close()
 
 
 def verify_all(path: str) -> list[Report]:
     """Every run of the ledger, and every run that its witness knows and the ledger does not."""
     heads = read_heads(heads_path(path))
-    connection = open_reader(path)
-    try:
+    with closing(open_reader(path)) as connection:
         connection.execute("BEGIN")
         known = [row[0] for row in connection.execute("SELECT run_id FROM runs ORDER BY run_no")]
         reports = [_verify(connection, run_id, heads.get(run_id)) for run_id in known]
@@ -75,12 +72,6 @@ def verify_all(path: str) -> list[Report]:
             if not latest.get(run_id, heads[run_id]).pruned:
                 reports.append(_missing(run_id, heads[run_id]))
         return reports
-    finally:
-        connection.close()
-
-
-def _holds(connection: sqlite3.Connection, run_id: str) -> bool:
-    return connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (run_id,)).fetchone() is not None
 
 
 def _missing(run_id: str, head: Head | None) -> Report:
@@ -94,7 +85,7 @@ def _missing(run_id: str, head: Head | None) -> Report:
 def _verify(connection: sqlite3.Connection, run_id: str, head: Head | None) -> Report:
     run = connection.execute("SELECT run_no, event_count, chain_head FROM runs WHERE run_id = ?", (run_id,)).fetchone()
     faults: list[Fault] = []
-    place = _Place()
+    place = Head(0, GENESIS)  # how far along the chain we are
     try:
         with Rebuilt() as rebuilt:
             lines: list[bytes] = []
@@ -111,25 +102,16 @@ def _verify(connection: sqlite3.Connection, run_id: str, head: Head | None) -> R
     return Report(run_id, place.count, place.hash.hex(), faults, witnessed)
 
 
-class _Place:
-    """How far along the chain we are."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.hash = GENESIS
-
-
 def _chain(
-    connection: sqlite3.Connection, run: sqlite3.Row, head: Head | None, place: _Place, faults: list[Fault]
+    connection: sqlite3.Connection, run: sqlite3.Row, head: Head | None, place: Head, faults: list[Fault]
 ) -> Iterator[bytes]:
     """The line of every event in turn, up to the first fault."""
     run_no, event_count, chain_head = run
     lines = _lines(connection, run_no)
     witness = head if head is not None and not head.pruned else Head(0, GENESIS)
     first = run_no << N_BITS
-    rows = connection.execute(
-        "SELECT id - ?, hash FROM events WHERE id >= ? AND id < ? ORDER BY id", (first, first, first + (1 << N_BITS))
-    )
+    sql = "SELECT id - ?, hash FROM events WHERE id >= ? AND id < ? ORDER BY id"
+    rows = connection.execute(sql, (first, first, first + (1 << N_BITS)))
     for n, stored in rows:
         if n != place.count + 1:
             faults.append(Fault(f"events are missing before event {n}", event=place.count + 1))
@@ -206,9 +188,8 @@ class Rebuilt:
     def _policies(self, connection: sqlite3.Connection) -> list[Fault]:
         """The text of a policy that the run's events name must have the hash they name."""
         for (policy_hash,) in self._store.connection.execute("SELECT DISTINCT rules_hash FROM policy_versions"):
-            for (text,) in connection.execute(
-                "SELECT rules_json FROM policy_versions WHERE rules_hash = ? AND rules_json IS NOT NULL", (policy_hash,)
-            ):
+            sql = "SELECT rules_json FROM policy_versions WHERE rules_hash = ? AND rules_json IS NOT NULL"
+            for (text,) in connection.execute(sql, (policy_hash,)):
                 if not is_snapshot(str(text).encode(), policy_hash):
                     return [Fault(f"the text of policy {policy_hash[:16]}… is not the one that was in force")]
         return []

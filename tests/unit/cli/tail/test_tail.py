@@ -17,12 +17,11 @@ import pytest
 from harness.command_line import SUB, run_sub, stored
 from harness.driver import Agent
 from harness.fake_server import fake_server
-from harness.ledger import EventMaker, ledgerd, sub_environment
+from harness.ledger import EventMaker, create_journal, ledgerd, sub_environment
 from harness.processes import MARKER_VARIABLE, kill_marked, new_marker
 from harness.shim import shim_command
 from harness.terminal import TerminalProgram
 from harness.waiting import wait_for
-from subluminal.host.record.journal import create_journal
 
 POLICY = {
     "policy_id": "tail-demo",

@@ -18,13 +18,13 @@ import pytest
 from harness.ledger import (
     EventMaker,
     connect_ledgerd,
+    create_journal,
     ledgerd,
     spool_of,
     start_ledgerd,
     sub_environment,
 )
 from harness.waiting import wait_for
-from subluminal.host.record.journal import create_journal
 
 
 @pytest.fixture

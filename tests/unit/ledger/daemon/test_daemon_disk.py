@@ -13,6 +13,7 @@ import pytest
 from harness.command_line import run_sub
 from harness.ledger import EventMaker, ledgerd, spool_of, start_ledgerd
 from harness.waiting import wait_for
+from subluminal.doctor.ledger import check_ledger
 from subluminal.ledger.daemon.health import ledger_health
 
 
@@ -49,7 +50,7 @@ def test_a_disk_that_is_full_is_told_and_every_event_arrives_when_there_is_room(
     with ledgerd(home) as process:
         error = wait_for(lambda: ledger_health()["last_error"], what="the daemon noticed the full disk")
         assert "full" in error or "disk" in error
-        assert any("cannot store events" in problem for problem in ledger_health()["problems"])
+        assert "ledgerd-error" in [finding.code for finding in check_ledger().findings]
         assert f"last error: {error}" in run_sub(home, "ledgerd", "--status").stderr
         assert process.poll() is None and journal.exists()
         assert mount("-o", "remount,size=64m", str(home))

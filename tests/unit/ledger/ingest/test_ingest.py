@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from harness.ledger import EventMaker, spool_of
-from subluminal.host.record.journal import create_journal, journal_name, list_journals, open_journal, take_if_dead
+from harness.ledger import EventMaker, create_journal, spool_of
+from subluminal.host.record.journal import journal_name, list_journals, open_journal, take_if_dead
 from subluminal.ledger.fold.reading import MAX_LINE_BYTES
 from subluminal.ledger.ingest import journals as ingest
 from subluminal.ledger.ingest.journals import Spool
