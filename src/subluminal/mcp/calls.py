@@ -136,7 +136,7 @@ class Calls:
                 if value.get("isError") is True:
                     self.end(entry, "ERROR", size, result, error=tool_error(value))
                     return
-        self.end(entry, "OK", size, result)
+        self.outputs.append(Ended(entry, "OK", size, result))
 
     def _became_task(self, entry: Open, value: dict[str, Any]) -> bool:
         if self.follows_tasks:

@@ -67,7 +67,8 @@ class Exchange:
         if entry.id_raw:
             if batch is not None:
                 batch.add(entry)
-            self._pending.setdefault(id_key(entry.id_raw), []).append(entry)
+            id_raw = entry.id_raw
+            self._pending.setdefault(id_raw if id_raw.isdigit() else id_key(id_raw), []).append(entry)
         else:  # a notification: no reply will ever say how it went
             calls.end(entry, "CANCELLED", error=fault("unknown", UNANSWERABLE))
         return True
@@ -139,7 +140,10 @@ class Exchange:
         if batch is not None and batch.refusals:
             # The server answers a batch one by one: so do we.
             outputs.append(Answer(batch.answer()))
-        self._answered(entry, reply, len(message), now_ns)
+        if entry.record is not None:
+            self.calls.answered(entry, reply, len(message), now_ns)
+        else:
+            self._answered(entry, reply, len(message), now_ns)
 
     def _server_batch(self, message: bytes, now_ns: int) -> None:
         replies = read_reply_batch(message)
@@ -177,7 +181,7 @@ class Exchange:
 
     def take(self, id_raw: bytes) -> Open | None:
         """The oldest open request with this id: an id used again while in flight is answered in order."""
-        key = id_key(id_raw)
+        key = id_raw if id_raw.isdigit() else id_key(id_raw)
         entries = self._pending.get(key)
         if not entries:
             return None

@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 from collections import deque
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 # Above this much waiting, the side that produces it is not read any more.
 HIGH_WATER = 1024 * 1024
 _JOIN_BYTES = 256 * 1024
@@ -53,12 +57,15 @@ class Outflow:
         self._inside = False
         self._behind: list[bytes | FileSegment] = []
 
-    def send_lines(self, messages: list[bytes | FileSegment]) -> None:
+    def send_lines(self, messages: Sequence[bytes | FileSegment]) -> None:
         """Each with its newline; runs of plain bytes as one write."""
         if self._inside:
             self._behind += messages
             return
         newline = self.newline
+        if len(messages) == 1 and type(messages[0]) is bytes:
+            self.send(messages[0] + newline)
+            return
         plain: list[bytes] = []
         for message in messages:
             if isinstance(message, FileSegment):

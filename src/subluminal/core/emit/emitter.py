@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     Preview = tuple[str | None, bool, tuple[str, ...]]
 
 _quote = msgspec.json.Encoder().encode  # as `quote`, two to six times as fast on long text
+_CUT, _WHOLE = '{"truncated":true', '{"truncated":false'
 # Pairs of server and tool whose names are kept as JSON: agents invent any number of tool names.
 MAX_NAMES = 512
 MAX_NAMES_CHARS = 512
@@ -50,12 +51,8 @@ def hint_json(hint: Hint) -> str:
     )
 
 
-def _preview(key: str, preview: Preview) -> str:
-    text, truncated, flags = preview
-    if text is None:
-        return '{"truncated":false}'
-    flagged = f',"redaction_flags":{to_json(list(flags))}' if flags else ""
-    return f'{{"truncated":{"true" if truncated else "false"},"{key}":{_quote(text).decode()}{flagged}}}'
+def _flagged(flags: tuple[str, ...]) -> str:
+    return f',"redaction_flags":{to_json(list(flags))}'
 
 
 class Emitter:
@@ -141,11 +138,16 @@ class Emitter:
             extra += f',"continues":{quote(call.continues)}'
         if call.call_context:
             extra += f',"call_context":{to_json(call.call_context)}'
+        text, truncated, flags = preview
+        shown = '{"truncated":false}'
+        if text is not None:
+            flagged = _flagged(flags) if flags else ""
+            shown = f'{_CUT if truncated else _WHOLE},"args_preview":{_quote(text).decode()}{flagged}}}'
         names = self._names.get((call.server_name, call.tool_name)) or self._render_names(call)
         return (
             f'{self._begin(_START, wall_ms)},"call":{{"call_id":"{call_id}",{names},'
             f'"transport":"{call.transport}","args_hash":"{args_hash}","bytes_in":{call.bytes_in},'
-            f'"preview":{_preview("args_preview", preview)},"seq":{seq}{extra}}}}}\n'
+            f'"preview":{shown},"seq":{seq}{extra}}}}}\n'
         )
 
     def tool_call_decision(self, wall_ms: int, call_ref: str, decision: Decision) -> str:
@@ -204,9 +206,14 @@ class Emitter:
             extra += f',"overhead_us":{overhead_us}'
         if waited_ms:
             extra += f',"waited_ms":{waited_ms}'
+        text, truncated, flags = preview
+        shown = '{"truncated":false}'
+        if text is not None:
+            flagged = _flagged(flags) if flags else ""
+            shown = f'{_CUT if truncated else _WHOLE},"result_preview":{_quote(text).decode()}{flagged}}}'
         return (
             f'{self._begin(_END, wall_ms)},"call":{call_ref},"status":"{status}","latency_ms":{latency_ms},'
-            f'"bytes_out":{bytes_out},"preview":{_preview("result_preview", preview)}{extra}}}\n'
+            f'"bytes_out":{bytes_out},"preview":{shown}{extra}}}\n'
         )
 
     def run_end(self, wall_ms: int, status: str, summary: dict[str, int]) -> str:

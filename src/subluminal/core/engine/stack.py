@@ -168,8 +168,14 @@ class Stack:
 
     def settle(self, watch: Watch | None, ok: bool, latency_ms: int, state: State, mono_ms: int) -> list[Trip]:
         """Tell the breakers how a call ended; returns those that have just tripped."""
-        if watch is None or (ok and all(rule.slow is None or latency_ms <= rule.slow_ms for _, rule, _, _ in watch)):
+        if watch is None:
             return []
+        if ok:
+            for _, rule, _, _ in watch:
+                if rule.slow is not None and latency_ms > rule.slow_ms:
+                    break
+            else:
+                return []
         ops: list[Op] = []
         trips: list[Trip] = []
         try:

@@ -147,7 +147,10 @@ class Gate:
         counts.total += 1
         record = CallRecord(call, self._call_prefix + str(counts.total), mono_ms)
         self._decide(record, call, wall_ms, mono_ms)
-        counts.decided(record.decision.action)
+        if record.decision.action == ALLOW:
+            counts.allowed += 1
+        else:
+            counts.decided(record.decision.action)
         # From here on the call is only written down.
         shown = masking.names.get(call.tool_name) or masking.name(call.tool_name)
         if shown is not call.tool_name:

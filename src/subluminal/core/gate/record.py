@@ -23,8 +23,8 @@ class CallRecord(Struct, eq=False, gc=False):
     value: Any = None  # the arguments and their canonical form, until the call is announced; None if they were not read
     canonical: bytes | None = None
     args_hash: str = ""
-    tags: list[str] = []
-    trips: list[dict[str, Any]] = []
+    tags: list[str] = None  # type: ignore[assignment]
+    trips: list[dict[str, Any]] = None  # type: ignore[assignment]
     watch: Any = None
     ref: str = ""
     waited_ms: int = 0  # between the legs of a multi-round-trip call
