@@ -295,6 +295,21 @@ def test_a_daemon_that_does_not_start_is_an_error_while_events_wait(home: Client
     assert finding(examined(code=1), "ledgerd-absent")["mend"] == "sub ledgerd --foreground"
 
 
+def test_lines_that_were_no_events_are_told_with_where_they_lie(home: ClientHome) -> None:
+    spool = home.sub_home / "spool"
+    spool.mkdir(parents=True, mode=0o700)
+    home.sub_home.chmod(0o700)
+    (spool / "shim-1.jsonl").write_bytes(EventMaker("run-1", "shim-1").run_start() + b"\nthis is no event\n")
+    report = wait_for(
+        lambda: next((told for told in [examined()] if "rejected-lines" in str(told["findings"])), None),
+        what="the line set aside",
+    )
+    found = finding(report, "rejected-lines")
+    assert "1 line in journals" in found["message"]
+    done = subprocess.run(["sh", "-c", found["mend"]], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert "this is no event" in done.stdout
+
+
 def test_what_a_killed_run_left_behind_is_cleared_by_the_command(home: ClientHome) -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()

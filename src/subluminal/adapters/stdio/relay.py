@@ -29,7 +29,7 @@ from subluminal.producer.turn import Turn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from subluminal.adapters.stdio.server_setup import ServerSetup
+    from subluminal.adapters.stdio.shim import ServerSetup
     from subluminal.adapters.upstream.process import Upstream
     from subluminal.producer.producer import Producer
 

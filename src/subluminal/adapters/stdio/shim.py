@@ -9,15 +9,16 @@ from __future__ import annotations
 import os
 import sys
 
-from subluminal.adapters.stdio.msgspec_import import import_msgspec
 from subluminal.adapters.stdio.options import USAGE, Options, parse
-from subluminal.adapters.stdio.server_setup import ServerSetup
 from subluminal.adapters.upstream.process import spawn
 from subluminal.contracts.errors import SubluminalError
+from subluminal.host.config import Config, ServerConfig, load_config
 from subluminal.host.identity import borrow_environment
+from subluminal.host.secrets.bindings import spawn_environ
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from subluminal.contracts.errors import SecretError
     from subluminal.producer.producer import Producer
 
 # What a shell answers when a command cannot be found or run.
@@ -25,6 +26,21 @@ EXIT_NOT_FOUND = 127
 EXIT_NOT_RUNNABLE = 126
 EXIT_INTERNAL = 70
 EXIT_INTERRUPTED = 130
+
+
+class ServerSetup:
+    """What must be known before the server is started: settings, its environment, and its secrets."""
+
+    __slots__ = ("child_environ", "config", "errors", "injections", "secrets", "server")
+
+    def __init__(self, server_name: str) -> None:
+        self.config: Config = load_config(os.environ)
+        self.server: ServerConfig = self.config.server(server_name)
+        resolved = spawn_environ(os.environ, self.server, self.config.other_bindings(server_name))
+        self.child_environ = resolved.child_environ
+        self.secrets = resolved.secrets
+        self.injections = resolved.injections
+        self.errors: list[SecretError] = resolved.errors
 
 
 def main(argv: list[str]) -> int:
@@ -59,6 +75,8 @@ def _run(options: Options) -> int:
         _say(f"{options.server_name}: cannot start {options.command[0]!r}: {fault.strerror}")
         return EXIT_NOT_FOUND if isinstance(fault, FileNotFoundError) else EXIT_NOT_RUNNABLE
     try:
+        from subluminal.adapters.stdio.msgspec_import import import_msgspec
+
         import_msgspec()
         from subluminal.adapters.stdio.relay import Relay
 

@@ -43,10 +43,9 @@ sys.exit(code)
 """
 
 OURS_BEFORE_SPAWN = {
-    "__main__", "adapters", "adapters.stdio", "adapters.stdio.msgspec_import", "adapters.stdio.options",
-    "adapters.stdio.server_setup", "adapters.stdio.shim", "adapters.upstream", "adapters.upstream.process", "contracts",
-    "contracts.errors", "contracts.identity", "contracts.vocabulary", "host", "host.config", "host.home",
-    "host.identity", "host.secrets", "host.secrets.bindings",
+    "__main__", "adapters", "adapters.stdio", "adapters.stdio.options", "adapters.stdio.shim", "adapters.upstream",
+    "adapters.upstream.process", "contracts", "contracts.errors", "contracts.identity", "contracts.vocabulary", "host",
+    "host.config", "host.home", "host.identity", "host.secrets", "host.secrets.bindings",
 }  # fmt: skip
 STANDARD_BEFORE_SPAWN: set[str] = {"__future__", "warnings"}
 # `re` with what it needs: the scan of large messages is written with it. `uuid`, `decimal`, `datetime`, `textwrap` and
