@@ -128,14 +128,17 @@ class Calls:
             self.end(entry, "ERROR", size, reply.error, error=upstream_error(read_value(reply.error)))
             return
         result = reply.result or b""
-        if not is_plain_result(result):
-            value = read_value(result)
-            if isinstance(value, dict):
-                if self.legs.asks_for_input(entry, value, now_ns) or self._became_task(entry, value):
-                    return
-                if value.get("isError") is True:
-                    self.end(entry, "ERROR", size, result, error=tool_error(value))
-                    return
+        value = None if is_plain_result(result) else read_value(result)
+        self.returned(entry, value, result, size, now_ns)
+
+    def returned(self, entry: Open, value: Any, result: bytes, size: int, now_ns: int) -> None:
+        """`value` is the result where it may be more than an end that went well."""
+        if isinstance(value, dict):
+            if self.legs.asks_for_input(entry, value, now_ns) or self._became_task(entry, value):
+                return
+            if value.get("isError") is True:
+                self.end(entry, "ERROR", size, result, error=tool_error(value))
+                return
         self.outputs.append(Ended(entry, "OK", size, result))
 
     def _became_task(self, entry: Open, value: dict[str, Any]) -> bool:

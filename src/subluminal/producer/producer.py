@@ -114,6 +114,10 @@ class Producer:
         self.doorbell.ring(last=True)
         return self.sink.trouble
 
+    def try_state(self) -> bool:
+        """Whether the run's state is to be had at once; if so, it is locked for what follows."""
+        return not isinstance(self.state, SharedState) or self.state.try_lock()
+
     def keep_state_fresh(self) -> None:
         """A run that makes no calls for long is still on: nobody may clear its state away."""
         if isinstance(self.state, SharedState):

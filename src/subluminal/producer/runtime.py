@@ -56,19 +56,19 @@ class Runtime:
         self._events = events
         self._client = client
         self._lock = threading.Lock()
-        self._pid = 0
         self._producer: Producer | None = None
-        self._turn_taken = False  # the run's state is locked for the next `with`
+        self._turn_taken = False  # the run's state stays locked for the next `with`
         _start_anew_after_fork(self)
 
     def __enter__(self) -> Producer:
         self._lock.acquire()
         try:
-            if self._pid != os.getpid() or self._producer is None:
+            if self._producer is None:
                 return self._open()
             producer = self._producer
-            if producer.check_policies(monotonic_ns(), time_ns() // 1_000_000) and producer.policy_error:
-                _say(producer.policy_error)
+            now_ns = monotonic_ns()
+            if now_ns >= producer.check_at_ns:
+                self._check_policies(producer, now_ns)
             return producer
         except BaseException:
             self._lock.release()
@@ -79,11 +79,15 @@ class Runtime:
         try:
             if producer is not None:
                 producer.hand_over()
-                if self._turn_taken and isinstance(producer.state, SharedState):
+                if not self._turn_taken and isinstance(producer.state, SharedState):
                     producer.state.let_go()
         finally:
             self._turn_taken = False
             self._lock.release()
+
+    def _check_policies(self, producer: Producer, now_ns: int) -> None:
+        if producer.check_policies(now_ns, time_ns() // 1_000_000) and producer.policy_error:
+            _say(producer.policy_error)
 
     def _open(self) -> Producer:
         borrow_environment(os.environ)
@@ -92,7 +96,6 @@ class Runtime:
             os.environ, client=self._client, events=self._events, policy=self._policy, config=self.config
         )
         self._producer = producer
-        self._pid = os.getpid()
         for warning in [*self.config.warnings, producer.policy_error]:
             if warning:
                 _say(warning)
@@ -105,9 +108,8 @@ class Runtime:
         """`run_end`, once. Called at exit by itself; a call after the end opens anew, as another producer."""
         with self._lock:
             producer, self._producer = self._producer, None
-            if producer is None or self._pid != os.getpid():
+            if producer is None:
                 return
-            self._pid = 0
             trouble = producer.close(status)
             producer.doorbell.enabled = False  # for the thread that still waits
             if trouble is not None:
@@ -127,13 +129,12 @@ class Runtime:
 
     def _try_lock(self, give_up_ns: int) -> bool:
         with self as producer:
-            state = producer.state
-            if isinstance(state, SharedState) and not state.try_lock():
+            if not producer.try_state():
                 if monotonic_ns() < give_up_ns:
                     return False
-                state.wait_no_more()
-        self._turn_taken = True
-        return True
+                producer.state.wait_no_more()  # type: ignore[attr-defined]  # only a shared state can be held by others
+            self._turn_taken = True
+            return True
 
     def judge(self, call: ToolCall, wall_ms: int | None = None, mono_ms: int | None = None) -> CallRecord:
         """Decide, and hand start and decision to the sink. A refused call is settled by `refuse`."""
@@ -163,7 +164,7 @@ class Runtime:
     def owns(self, record: CallRecord) -> bool:
         """Not a call that was judged before a fork, or before the run was closed: that is not ours to end."""
         producer = self._producer
-        return self._pid == os.getpid() and producer is not None and producer.gate.owns(record)
+        return producer is not None and producer.gate.owns(record)
 
     @property
     def policy_hashes(self) -> list[str]:
@@ -209,8 +210,7 @@ def _start_anew_after_fork(runtime: Runtime) -> None:
         if producer is not None:
             producer.drop()
 
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=let_go)
+    os.register_at_fork(after_in_child=let_go)
 
 
 def _close_at_exit(runtime: Runtime) -> None:

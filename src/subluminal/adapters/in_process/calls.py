@@ -108,9 +108,10 @@ class Calls:
     ) -> Call:
         """Judge a call. `rest` are the members of its params beside name and arguments."""
         began_ns = monotonic_ns()
-        reading = Reading(CALL, b"", args_text(request_id) or b"null", tool_name)
+        id_raw = b"%d" % request_id if type(request_id) is int else args_text(request_id) or b"null"
+        reading = Reading(CALL, b"", id_raw, tool_name)
         reading.arguments = b"{}" if arguments is None else args_text(arguments)
-        size = _ENVELOPE + _PARAMS + len(reading.id_raw or b"") + len(quote(tool_name).encode("utf-8", "replace"))
+        size = _ENVELOPE + _PARAMS + len(id_raw) + len(quote(tool_name).encode("utf-8", "replace"))
         if arguments is not None:
             size += _ARGUMENTS + len(reading.arguments or b"")
         if rest:
@@ -119,8 +120,18 @@ class Calls:
             reading.input_responses = _member(rest, "inputResponses")
         if meta:
             reading.meta = args_text(dict(meta))
-        await self.runtime.turn(anyio.sleep)
+        call = self._judge(reading, size, began_ns, at_once=True)
+        if call is None:
+            await self.runtime.turn(anyio.sleep)
+            call = self._judge(reading, size, began_ns)
+            assert call is not None
+        return call
+
+    def _judge(self, reading: Reading, size: int, began_ns: int, at_once: bool = False) -> Call | None:
+        """None, `at_once`: another process holds the run's state."""
         with self.runtime as producer:
+            if at_once and not producer.try_state():
+                return None
             judged, turn = self._of(producer)
             stream_hash = None
             if size > self.runtime.config.max_inspect_bytes and reading.arguments is not None:
@@ -130,36 +141,41 @@ class Calls:
             entry, record = judged.judge(reading, size, wall_ms, began_ns, stream_hash)
             call = Call(entry, reading)
             if record.decision.action == ALLOW:
-                judged.outputs.append(Forward(b"", entry))
+                judged.outputs.append(Forward(None, entry))
             else:
                 call.refusal = judged.refusal(record, reading.era_2026)
                 judged.outputs.append(Refused(record, len(call.refusal.reply(entry.id_raw))))
             turn.carry_out(wall_ms, began_ns)
-        return call
+            return call
 
     # -- the end ----------------------------------------------------------------------------------------------
 
     async def returned(self, call: Call, result: Any) -> None:
         """`result` as it goes to the client: a mapping of plain values."""
-        stopped = await self._state_of(call)
-        failed = False
-        if isinstance(result, dict):
-            failed = result.get("isError") is True
-            if result.get("resultType") == "input_required":
-                call.entry.call_key = call_key(call.reading)
+        stopped = await self._state() if _is_watched(call) else None
+        entry, value = call.entry, result if isinstance(result, dict) else {}
+        if value.get("resultType") == "input_required":
+            entry.call_key = call_key(call.reading)
         raw = b"{}" if result is None else args_text(result)
-        self._answered(call, raw, None, _REPLY, failed)
+        if raw is None:
+            self._end(call, "OK", result=None)
+        elif not self._is_large(call, raw, _REPLY, value.get("isError") is True):
+            size = len(raw) + _REPLY + len(entry.id_raw)
+            self._carry_out(call, lambda judged, now_ns: judged.returned(entry, value, raw, size, now_ns))
         if stopped is not None:
             raise stopped
 
     async def failed(self, call: Call, message: str, code: int | None = None, data: Any = None) -> None:
         """The server answered with an error of its own, or an exception passed."""
-        stopped = await self._state_of(call)
+        stopped = await self._state() if _is_watched(call) else None
         if code is None:
             text = message if message.strip() else "the server answered with an error"
             self._end(call, "ERROR", error=fault("upstream_error", text))
         else:
-            self._answered(call, None, _error_body(message, code, data), _ERROR_REPLY, True)
+            entry, raw = call.entry, _error_body(message, code, data)
+            if not self._is_large(call, raw, _ERROR_REPLY, True):
+                size, reply = len(raw) + _ERROR_REPLY + len(entry.id_raw), Reply(entry.id_raw, None, raw)
+                self._carry_out(call, lambda judged, now_ns: judged.answered(entry, reply, size, now_ns))
         if stopped is not None:
             raise stopped
 
@@ -168,29 +184,22 @@ class Calls:
         self.runtime.take_no_turn()
         self._end(call, "CANCELLED", error=fault("unknown", "cancelled by the client"))
 
-    async def _state_of(self, call: Call) -> BaseException | None:
-        """A breaker may have to be told how the call ended. Returns what has stopped the wait: the end is recorded
-        all the same, and then it goes on its way."""
+    async def _state(self) -> BaseException | None:
+        """Returns what has stopped the wait: the end is recorded all the same, and then it goes on its way."""
         try:
-            if call.entry.record is not None and call.entry.record.watch is not None:
-                await self.runtime.turn(anyio.sleep)
+            await self.runtime.turn(anyio.sleep)
         except BaseException as stopped:
             self.runtime.take_no_turn()
             return stopped
         return None
 
-    def _answered(self, call: Call, result: bytes | None, error: bytes | None, envelope: int, failed: bool) -> None:
-        raw = result if error is None else error
-        if raw is None:
-            self._end(call, "OK", result=None)
-            return
-        entry = call.entry
-        size = len(raw) + envelope + len(entry.id_raw)
-        if size > self.runtime.config.max_inspect_bytes:
-            self._carry_out(call, lambda judged, _: judged.answered_unread(entry, failed, size, sha256_hex(raw)))
-            return
-        reply = Reply(entry.id_raw, result, error)
-        self._carry_out(call, lambda judged, now_ns: judged.answered(entry, reply, size, now_ns))
+    def _is_large(self, call: Call, raw: bytes, envelope: int, failed: bool) -> bool:
+        """A reply that a shim would not hold either: of it only size, hash and outcome are recorded."""
+        size = len(raw) + envelope + len(call.entry.id_raw)
+        if size <= self.runtime.config.max_inspect_bytes:
+            return False
+        self._carry_out(call, lambda judged, _: judged.answered_unread(call.entry, failed, size, sha256_hex(raw)))
+        return True
 
     def _end(self, call: Call, status: str, **how: Any) -> None:
         self._carry_out(call, lambda judged, _: judged.end(call.entry, status, **how))
@@ -211,10 +220,15 @@ class Calls:
             )
 
 
-def _error_body(message: str, code: int, data: Any) -> bytes | None:
+def _is_watched(call: Call) -> bool:
+    """A breaker may have to be told how the call ended, for which the run's state is needed."""
+    return call.entry.record is not None and call.entry.record.watch is not None
+
+
+def _error_body(message: str, code: int, data: Any) -> bytes:
     """Data that is no JSON is left out, as the host will have to."""
     body: dict[str, Any] = {"code": code, "message": message}
-    return (args_text({**body, "data": data}) if data is not None else None) or args_text(body)
+    return (args_text({**body, "data": data}) if data is not None else None) or args_text(body) or b""
 
 
 def _nowhere(messages: list[Any]) -> None:
