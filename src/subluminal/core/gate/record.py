@@ -18,13 +18,14 @@ class CallRecord(Struct, eq=False, gc=False):
     call: ToolCall
     call_id: str
     started_mono_ms: int
-    decision: Decision = None  # type: ignore[assignment]  # the gate decides before anybody else sees the record
+    # The gate decides before anybody else sees the record.
+    decision: Decision = None  # type: ignore[assignment]
     seq: int = 0
     value: Any = None  # the arguments and their canonical form, until the call is announced; None if they were not read
     canonical: bytes | None = None
     args_hash: str = ""
-    tags: list[str] = None  # type: ignore[assignment]
-    trips: list[dict[str, Any]] = None  # type: ignore[assignment]
+    tags: list[str] = None  # type: ignore[assignment]  # with the decision
+    trips: list[dict[str, Any]] = None  # type: ignore[assignment]  # with the decision
     watch: Any = None
     ref: str = ""
     waited_ms: int = 0  # between the legs of a multi-round-trip call
