@@ -105,9 +105,16 @@ class Relay:
         watched.add(STDOUT, 0)  # tells when the client has gone
         watched.add(STDIN, select.POLLIN)
         self._woken()  # a server that ended before we had a handler sends no signal any more
-        poll = watched.poll
-        while self.server.open or upstream.status is None:
-            for fd, event in poll(self._timeout_ms()):
+        poll, server, client, ending, doorbell = (
+            watched.poll,
+            self.server,
+            self.client,
+            self.ending,
+            self.producer.doorbell,
+        )
+        while server.open or upstream.status is None:
+            wait_ms = DELAY_MS if doorbell.pressed_ns else TICK_MS
+            for fd, event in poll(wait_ms if not ending.at_ns else self._until_ms(ending.at_ns)):
                 if fd == STDIN:
                     self._from_client()
                 elif fd == upstream.stdout:
@@ -115,10 +122,12 @@ class Relay:
                 else:
                     self._ready(fd, event)
             busy = to_server.size or to_client.size or stderr.waiting or sink.held_bytes
-            if busy or self._was_busy or not self.client.open:
+            if busy or self._was_busy or not client.open:
                 self._was_busy = bool(busy)
                 self._balance()
-            self._tick()
+            now_ns = monotonic_ns()
+            if now_ns >= self._tick_ns or ending.at_ns:
+                self._tick(now_ns)
         return self.ending.finish()
 
     def _ready(self, fd: int, event: int) -> None:
@@ -144,10 +153,8 @@ class Relay:
         else:
             self.producer.sink.retry()
 
-    def _timeout_ms(self) -> int:
-        if self.ending.at_ns:
-            return max(0, min(TICK_MS, (self.ending.at_ns - monotonic_ns()) // 1_000_000 + 1))
-        return DELAY_MS if self.producer.doorbell.pressed_ns else TICK_MS
+    def _until_ms(self, at_ns: int) -> int:
+        return max(0, min(TICK_MS, (at_ns - monotonic_ns()) // 1_000_000 + 1))
 
     def wait_for_signal(self, ms: int) -> None:
         poller = select.poll()
@@ -236,10 +243,7 @@ class Relay:
 
     # -- now and then ---------------------------------------------------------------------------------------------
 
-    def _tick(self) -> None:
-        now_ns = monotonic_ns()
-        if now_ns < self._tick_ns and not self.ending.at_ns:
-            return
+    def _tick(self, now_ns: int) -> None:
         self._tick_ns = now_ns + TICK_NS
         producer = self.producer
         producer.doorbell.ring_if_due(now_ns)
