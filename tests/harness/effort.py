@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import cProfile
+import gc
 import time
 from collections.abc import Callable
 
-ROUNDS = 3
+MOST_ROUNDS = 8
 
 
 def calls_made(work: Callable[[], object]) -> int:
@@ -16,16 +17,40 @@ def calls_made(work: Callable[[], object]) -> int:
     return sum(entry.callcount for entry in profile.getstats())
 
 
-def cpu_seconds(work: Callable[[], object], rounds: int = ROUNDS) -> float:
-    """The best of several rounds: what other processes add is never part of the best."""
-    best = float("inf")
-    for _ in range(rounds):
+def cpu_seconds(work: Callable[[], object]) -> float:
+    """Without the collector: its passes are paid for by whatever else this process holds."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
         began = time.process_time()
         work()
-        best = min(best, time.process_time() - began)
-    return best
+        return time.process_time() - began
+    finally:
+        if collecting:
+            gc.enable()
 
 
-def growth(work: Callable[[int], object], small: int, large: int, cost: Callable[..., float] = cpu_seconds) -> float:
+def cpu_ratio(work: Callable[[], object], baseline: Callable[[], object], limit: float) -> float:
+    """
+    How many times dearer the work is than the baseline, the best of each beside the other.
+
+    What a busy machine adds is noise of any size, and noise only adds: more rounds bring the true ratio out,
+    while work that is truly too dear stays above the limit in every one of them.
+    """
+    dear = cheap = float("inf")
+    for _ in range(MOST_ROUNDS):
+        cheap = min(cheap, cpu_seconds(baseline))
+        dear = min(dear, cpu_seconds(work))
+        if dear < limit * cheap / 2:
+            break
+    return dear / cheap
+
+
+def growth(work: Callable[[int], object], small: int, large: int, limit: float) -> float:
     """How many times dearer the large work is, over how many times larger it is: 1 for linear work."""
-    return cost(lambda: work(large)) / cost(lambda: work(small)) / (large / small)
+    times = large / small
+    return cpu_ratio(lambda: work(large), lambda: work(small), limit * times) / times
+
+
+def growth_of_calls(work: Callable[[int], object], small: int, large: int) -> float:
+    return calls_made(lambda: work(large)) / calls_made(lambda: work(small)) / (large / small)

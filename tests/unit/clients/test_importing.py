@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harness.client_files import SUB, ClientHome, entries
-from harness.effort import cpu_seconds, growth
+from harness.effort import growth
 from subluminal.adapters.stdio.options import parse
 from subluminal.clients import wrapping
 from subluminal.clients.importing import Choice
@@ -106,7 +106,7 @@ def test_a_value_made_to_stall_the_search_for_secrets_does_not(home: ClientHome)
         home.write("claude", json.dumps({"mcpServers": {"a": {"command": "x", "env": {"A": "a" * size}}}}))
         assert home.imported("claude", dry_run=True).status == "changed"
 
-    assert growth(look, 200_000, 2_000_000) < 3
+    assert growth(look, 200_000, 2_000_000, limit=3) < 3
 
 
 def test_options_that_came_with_a_routed_entry_are_pointed_out(home: ClientHome) -> None:
@@ -198,10 +198,8 @@ def test_a_file_of_five_megabytes_is_no_trouble(home: ClientHome) -> None:
         assert path.read_bytes() == original
         return len(original)
 
-    small = cpu_seconds(lambda: there_and_back(6_000), rounds=2)
-    sizes: list[int] = []
-    assert cpu_seconds(lambda: sizes.append(there_and_back(60_000)), rounds=1) < 10 * 3 * small
-    assert sizes[0] > 5_000_000
+    assert growth(there_and_back, 6_000, 60_000, limit=3) < 3
+    assert there_and_back(60_000) > 5_000_000
 
 
 WORD = st.sampled_from(

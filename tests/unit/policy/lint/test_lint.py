@@ -11,7 +11,7 @@ import re2
 import yaml
 
 from harness import places
-from harness.effort import calls_made, growth
+from harness.effort import calls_made, growth_of_calls
 from harness.engine import rule, tools
 from subluminal.policy.compile.bundle import compile_bundle
 from subluminal.policy.document import yaml_tree as yaml_document
@@ -99,7 +99,7 @@ def test_a_thousand_rules_cost_ten_times_what_a_hundred_cost() -> None:
         source = bundle(*(rule(f"r{i}", "deny", tools(f"tool_{i}_*", f"x{i}*y")) for i in range(count)))
         assert load_bundle(source, "p.json").findings == []
 
-    assert growth(lint, 100, 1000, calls_made) < 1.5
+    assert growth_of_calls(lint, 100, 1000) < 1.5
 
 
 def codes(*rules: dict[str, Any]) -> set[str]:
