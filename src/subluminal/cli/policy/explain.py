@@ -20,6 +20,7 @@ from subluminal.policy.replay.explain import Explanation, explain_call
 from subluminal.reports.printable import printable
 
 MAX_REPEAT = 100_000
+MAX_VALUE_CHARS = 60  # of an argument, in the line of a rule
 
 
 @click.command("explain")
@@ -114,6 +115,8 @@ def _print(explanation: Explanation, server_name: str, tool_name: str) -> None:
 
 def _outcome(record: dict[str, Any]) -> str:
     text = printable(str(record["why"]))
+    if record["readings"]:
+        text += f" ({', '.join(map(_reading, record['readings']))})"
     if record["decision"]:
         action = paint(record["decision"], DECISION_COLOURS.get(record["decision"]))
         text += f" -> {action} ({printable(record['reason_code'])})"
@@ -121,6 +124,14 @@ def _outcome(record: dict[str, Any]) -> str:
     if record["matched"] and before != after:
         text += f"  [{_state(before)} -> {_state(after)}]"
     return text
+
+
+def _reading(reading: dict[str, str]) -> str:
+    return f"{_clipped(reading['key'])}: {_clipped(reading['value'])} read as {_clipped(reading['read_as'])}"
+
+
+def _clipped(text: str) -> str:
+    return printable(text if len(text) <= MAX_VALUE_CHARS else text[: MAX_VALUE_CHARS - 1] + "…")
 
 
 def _state(value: Any) -> str:

@@ -79,7 +79,7 @@ class Engine:
             try:
                 if step.decides_access and outcome.access is not None:
                     why = "access was already decided"
-                elif step.check_risk and not (step.rule.risk or frozenset()) & outcome.tags:
+                elif step.check_risk and not step.rule.classed(outcome):
                     why = "risk_class does not match"
                 elif step.conditional and not step.rule.holds(judgement):
                     why = "arguments or time do not match"

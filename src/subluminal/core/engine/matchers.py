@@ -1,13 +1,15 @@
 """What a rule's `match.args` and a bundle's `selectors` test (§2.2, §2.4). Names are in `names`.
 
-Predicates test top-level keys. Numbers compare exactly: 0.1 in a policy is the decimal 0.1, 1.0 equals 1, and no
-boolean equals a number.
+Predicates test top-level keys. What lets a call through is judged strictly: numbers compare exactly (0.1 in a policy
+is the decimal 0.1, 1.0 equals 1) and no boolean equals a number. What stops a call is judged generously: a value that
+does not match as it stands does if a server could read it as one that does (`readings`).
 """
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from subluminal.contracts.identity import Identity
@@ -38,38 +40,89 @@ def _bound(value: Any) -> Any:
 
 
 class ArgsMatch:
-    """`match.args`: all predicates must hold."""
+    """`match.args`: all predicates must hold. `generous`: by any reading of their values."""
 
     __slots__ = ("_among", "_equal", "_keys", "_ranges")
 
-    def __init__(self, spec: dict[str, Any]) -> None:
+    def __init__(self, spec: dict[str, Any], generous: bool) -> None:
         self._keys = tuple(spec.get("has_keys") or ())
-        self._equal = tuple((key, exact(value)) for key, value in (spec.get("key_equals") or {}).items())
+        self._equal = tuple(
+            (key, exact(value), _readings([value], generous)) for key, value in (spec.get("key_equals") or {}).items()
+        )
         self._among = tuple(
-            (key, frozenset(exact(value) for value in values)) for key, values in (spec.get("key_in") or {}).items()
+            (key, frozenset(exact(value) for value in values), _readings(values, generous))
+            for key, values in (spec.get("key_in") or {}).items()
         )
-        self._ranges = tuple(
-            (key, _bound(limits.get("min")), _bound(limits.get("max")))
-            for key, limits in (spec.get("numeric_range") or {}).items()
-        )
+        ranges = (spec.get("numeric_range") or {}).items()
+        bounds = [(key, _bound(limits.get("min")), _bound(limits.get("max"))) for key, limits in ranges]
+        self._ranges = tuple((key, low, high, _range_readings(low, high, generous)) for key, low, high in bounds)
 
     def __call__(self, args: dict[str, Any]) -> bool:
         for key in self._keys:
             if key not in args:
                 return False
-        for key, wanted in self._equal:
+        for key, wanted, readings in self._equal:
             value = args.get(key, _ABSENT)
-            if value.__class__ is not str:
-                value = _ABSENT if isinstance(value, (list, dict)) else exact(value)
-            if value != wanted:
+            if value.__class__ is str:
+                if value == wanted:
+                    continue
+                if wanted.__class__ is str:  # the usual case: no text is read as another
+                    return False
+            elif value is _ABSENT:
                 return False
-        for key, choices in self._among:
-            if key not in args or isinstance(args[key], (list, dict)) or exact(args[key]) not in choices:
+            elif _scalar(value) == wanted:
+                continue
+            if not readings(value):
                 return False
-        for key, low, high in self._ranges:  # noqa: SIM110 - a generator would double the cost of a usual rule
-            if key not in args or not _in_range(args[key], low, high):
+        for key, choices, readings in self._among:
+            if key not in args or not (_scalar(args[key]) in choices or readings(args[key])):
+                return False
+        for key, low, high, readings in self._ranges:
+            if key not in args or not (_in_range(args[key], low, high) or readings(args[key])):
                 return False
         return True
+
+    def readings(self, args: dict[str, Any]) -> list[dict[str, str]]:
+        """Which values match only by what they are read as, where all predicates hold. For a trace.
+
+        As JSON text, because the spelling of a number is what matters.
+        """
+        from subluminal.contracts.jsontext import to_json
+
+        tests = [(key, _scalar(args[key]) == wanted, readings) for key, wanted, readings in self._equal]
+        tests += [(key, _scalar(args[key]) in choices, readings) for key, choices, readings in self._among]
+        tests += [(key, _in_range(args[key], low, high), readings) for key, low, high, readings in self._ranges]
+        return [
+            {"key": key, "value": to_json(args[key]), "read_as": to_json(read_as)}
+            for key, exactly, readings in tests
+            if not exactly
+            for read_as in readings(args[key])
+        ]
+
+
+def _scalar(value: Any) -> Any:
+    """As `exact`; what is no scalar equals nothing."""
+    return _ABSENT if isinstance(value, (list, dict)) else exact(value)
+
+
+def _no_readings(value: Any) -> tuple[Any, ...]:
+    return ()
+
+
+def _readings(wanted: list[Any], generous: bool) -> Callable[[Any], tuple[Any, ...]]:
+    if not generous:
+        return _no_readings
+    from subluminal.core.engine.readings import Readings  # for few policies
+
+    return Readings(wanted)
+
+
+def _range_readings(low: Any, high: Any, generous: bool) -> Callable[[Any], tuple[Any, ...]]:
+    if not generous:
+        return _no_readings
+    from subluminal.core.engine.readings import RangeReadings
+
+    return RangeReadings(low, high)
 
 
 def _in_range(value: Any, low: Any, high: Any) -> bool:
@@ -82,8 +135,8 @@ def _in_range(value: Any, low: Any, high: Any) -> bool:
     return (low is None or value >= low) and (high is None or value <= high)
 
 
-def args_match(spec: dict[str, Any] | None) -> ArgsMatch | None:
-    return ArgsMatch(spec) if spec and any(spec.values()) else None
+def args_match(spec: dict[str, Any] | None, *, generous: bool) -> ArgsMatch | None:
+    return ArgsMatch(spec, generous) if spec and any(spec.values()) else None
 
 
 def selectors_match(selectors: dict[str, Any] | None, identity: Identity) -> bool:

@@ -77,6 +77,7 @@ class Outcome(Struct, eq=False, gc=False):
     engine: Engine
     tags: frozenset[str]
     tagged: frozenset[str]  # those that the policy itself gave
+    suspected: frozenset[str] = frozenset()  # given by a reading alone: never lets a call through
     refusal: Refusal | None = None
     access: AccessRule | None = None
     failed: Refusal | None = None  # a rule that could not be evaluated and was passed over
@@ -104,12 +105,18 @@ class Rule:
         self.tool = name_match(match.get("tool_name"))
         risk = match.get("risk_class")
         self.risk = None if risk is None else frozenset(risk)
-        self.args = args_match(match.get("args"))
+        # What stops a call is judged generously, what lets it through strictly.
+        self.args = args_match(match.get("args"), generous=self.kind != "allow")
         hours = (match.get("time") or {}).get("utc_hours")
         self.hours = None if hours is None else frozenset(hours)
         self.detail: dict[str, Any] = {**effect, **(effect.get(self.kind) or {})}
         self.message: str | None = self.detail.get("message")
         self.reason_code: str | None = self.detail.get("reason_code")
+
+    def classed(self, outcome: Outcome) -> bool:
+        """Whether the call has a class that `risk_class` asks for."""
+        seen = outcome.tags if self.kind == "allow" else outcome.tags | outcome.suspected
+        return self.risk is None or not self.risk.isdisjoint(seen)
 
     @property
     def conditional(self) -> bool:
@@ -152,13 +159,21 @@ class AccessRule(Rule):
 
 
 class TagRule(Rule):
-    __slots__ = ("adds",)
+    """Its match is generous; only what matches strictly as well becomes a class that can let a call through."""
+
+    __slots__ = ("_strict", "adds")
 
     def __init__(self, number: int, spec: dict[str, Any]) -> None:
         super().__init__(number, spec)
+        self._strict = args_match((spec.get("match") or {}).get("args"), generous=False)
         self.adds = frozenset(self.detail.get("add_risk_class") or ())
 
     def apply(self, judgement: Judgement, outcome: Outcome, keys: Any) -> Refusal | None:
-        outcome.tags |= self.adds
-        outcome.tagged |= self.adds
+        if (self.risk is None or self.risk & outcome.tags) and (
+            self._strict is None or self._strict(judgement.args())
+        ):
+            outcome.tags |= self.adds
+            outcome.tagged |= self.adds
+        else:
+            outcome.suspected |= self.adds
         return None

@@ -22,12 +22,13 @@ class Tracer:
         self._open: list[tuple[Engine, Step, dict[str, Any]]] = []
 
     def note(self, engine: Engine, step: Step, why: str, before: Any, refusal: Refusal | None) -> None:
-        record = {
+        record: dict[str, Any] = {
             "policy_id": engine.policy.policy_id,
             "rule_id": step.rule.rule_id,
             "kind": step.rule.kind,
             "matched": why == "matches",
             "why": why,
+            "readings": [],
             "state_before": before,
             "state_after": before,
             "decision": None if refusal is None else refusal.action,
@@ -42,6 +43,8 @@ class Tracer:
                 if rule.number in mine:
                     step, record = mine[rule.number]
                     record["state_after"] = self.peek(step, judgement)
+                    if record["matched"] and rule.args is not None:
+                        record["readings"] = rule.args.readings(judgement.args())
                 else:
                     record = self._not_planned(engine, rule, judgement.call)
                 self._trace.append(record)
@@ -67,4 +70,5 @@ class Tracer:
 def unmatched(policy_id: str, rule_id: str, kind: str, why: str) -> dict[str, Any]:
     """The record of a rule that had no say."""
     nothing = dict.fromkeys(("state_before", "state_after", "decision", "reason_code"))
-    return {"policy_id": policy_id, "rule_id": rule_id, "kind": kind, "matched": False, "why": why, **nothing}
+    known = {"policy_id": policy_id, "rule_id": rule_id, "kind": kind, "matched": False, "why": why}
+    return {**known, "readings": [], **nothing}

@@ -1,7 +1,8 @@
 """Which of two matches is the wider: does every call that one matches match the other as well?
 
 All answers are on the safe side: `match_covers` says yes only where it is certain, `may_overlap` says no only where it
-is. Matches are in the normal form that `normal_match` gives and snapshots hold.
+is. Matches are in the normal form that `normal_match` gives and snapshots hold. Both must be judged in the same sense,
+strictly or generously: an allow covers less of a deny than it seems to.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from subluminal.contracts.policy import expand_hours
 from subluminal.policy.lint.patterns import name_covers, names_overlap, normal_globs
 
 Match = dict[str, Any]
+Wanted = dict[str, list[set[tuple[bool, Any]]]]
 
 # Tools first: they tell rules apart sooner.
 _NAMES = ("tool_name", "server_name")
@@ -45,33 +47,32 @@ def may_overlap(a: Match, b: Match) -> bool:
 
 def _args_cover(wide: dict[str, Any], narrow: dict[str, Any]) -> bool:
     """Every predicate of `wide` must follow from a predicate of `narrow`."""
-    allowed = _allowed_values(narrow)
+    allowed = _wanted_values(narrow)
     ranges = narrow.get("numeric_range", {})
     if not all(
         key in allowed or key in ranges or key in narrow.get("has_keys", []) for key in wide.get("has_keys", [])
     ):
         return False
-    choices = _allowed_values(wide)
-    if not all(key in allowed and allowed[key] <= values for key, values in choices.items()):
-        return False
+    for key, choices in _wanted_values(wide).items():
+        if not all(any(values <= wanted for values in allowed.get(key, [])) for wanted in choices):
+            return False
     return all(_range_covers(limits, key, allowed, ranges) for key, limits in wide.get("numeric_range", {}).items())
 
 
-def _allowed_values(args: dict[str, Any]) -> dict[str, set[tuple[bool, Any]]]:
-    """The values that key_equals and key_in leave for each key. `true` is not `1`, though Python says so."""
-    allowed = {key: {_typed(value) for value in values} for key, values in args.get("key_in", {}).items()}
+def _wanted_values(args: dict[str, Any]) -> Wanted:
+    """The values that key_equals and key_in each want for a key. Not what both want: one value may be read as two."""
+    wanted = {key: [{_typed(value) for value in values}] for key, values in args.get("key_in", {}).items()}
     for key, value in args.get("key_equals", {}).items():
-        allowed[key] = allowed.get(key, {_typed(value)}) & {_typed(value)}
-    return allowed
+        wanted.setdefault(key, []).append({_typed(value)})
+    return wanted
 
 
 def _typed(value: Any) -> tuple[bool, Any]:
+    """`true` is not `1`, though Python says so."""
     return isinstance(value, bool), value
 
 
-def _range_covers(
-    limits: dict[str, Any], key: str, allowed: dict[str, set[tuple[bool, Any]]], ranges: dict[str, dict[str, Any]]
-) -> bool:
+def _range_covers(limits: dict[str, Any], key: str, allowed: Wanted, ranges: dict[str, dict[str, Any]]) -> bool:
     low, high = limits.get("min"), limits.get("max")
     if key in ranges:
         inner_low, inner_high = ranges[key].get("min"), ranges[key].get("max")
@@ -79,8 +80,13 @@ def _range_covers(
             high is None or (inner_high is not None and inner_high <= high)
         ):
             return True
-    values = allowed.get(key)
-    return values is not None and all(
-        not is_bool and not isinstance(value, str) and (low is None or value >= low) and (high is None or value <= high)
-        for is_bool, value in values
+    return any(
+        all(
+            not is_bool
+            and not isinstance(value, str)
+            and (low is None or value >= low)
+            and (high is None or value <= high)
+            for is_bool, value in values
+        )
+        for values in allowed.get(key, [])
     )

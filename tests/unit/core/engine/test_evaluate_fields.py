@@ -252,7 +252,7 @@ CASES = [
     match("ArgsMatch.has_keys", {"args": {"has_keys": ["k"]}}, ("args", "has_keys"), "t", ("t", {"k": None}),
           expected=[A, B]),
     match("ArgsMatch.key_equals", {"args": {"key_equals": {"k": 1}}}, ("args", "key_equals"), ("t", {"k": 2}),
-          ("t", {"k": 1}), ("t", {"k": True}), expected=[A, B, A]),
+          ("t", {"k": 1}), ("t", {"k": True}), expected=[A, B, B]),
     match("ArgsMatch.key_in", {"args": {"key_in": {"k": ["a", "b"]}}}, ("args", "key_in"), ("t", {"k": "c"}),
           ("t", {"k": "b"}), expected=[A, B]),
     match("ArgsMatch.numeric_range", {"args": {"numeric_range": {"k": {"min": 5}}}}, ("args", "numeric_range"),

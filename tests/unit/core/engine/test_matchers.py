@@ -231,7 +231,7 @@ def test_a_matcher_without_patterns_matches_nothing_and_no_matcher_everything() 
 )
 def test_equality_is_exact(wanted: Any, given_: Any, equal: bool) -> None:
     for spec in ({"key_equals": {"k": wanted}}, {"key_in": {"k": [wanted, "other"]}}):
-        match = args_match(spec)
+        match = args_match(spec, generous=False)
         assert match is not None
         assert match({"k": given_}) is equal
         assert not match({})
@@ -248,7 +248,7 @@ def test_equality_is_exact(wanted: Any, given_: Any, equal: bool) -> None:
     ],
 )
 def test_ranges_are_exact_and_only_for_numbers(limits: dict[str, Any], inside: list[Any], outside: list[Any]) -> None:
-    match = args_match({"numeric_range": {"k": limits}})
+    match = args_match({"numeric_range": {"k": limits}}, generous=False)
     assert match is not None
     assert [value for value in inside if not match({"k": value})] == []
     assert [value for value in outside if match({"k": value})] == []
@@ -256,7 +256,7 @@ def test_ranges_are_exact_and_only_for_numbers(limits: dict[str, Any], inside: l
 
 
 def test_all_predicates_must_hold() -> None:
-    match = args_match({"has_keys": ["a"], "key_equals": {"b": 1}, "key_in": {"c": [1, 2]}})
+    match = args_match({"has_keys": ["a"], "key_equals": {"b": 1}, "key_in": {"c": [1, 2]}}, generous=False)
     assert match is not None
     assert match({"a": None, "b": 1, "c": 2})
     assert not match({"b": 1, "c": 2})
@@ -265,9 +265,9 @@ def test_all_predicates_must_hold() -> None:
 
 
 def test_no_predicate_is_no_constraint() -> None:
-    assert args_match(None) is None
-    assert args_match({}) is None
-    assert args_match({"has_keys": []}) is None
+    assert args_match(None, generous=True) is None
+    assert args_match({}, generous=True) is None
+    assert args_match({"has_keys": []}, generous=True) is None
 
 
 # -- selectors --------------------------------------------------------------------------------------------------
