@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from clients import programs
+from harness.npm import InstallError
 
 
 @pytest.fixture(scope="session")
@@ -14,7 +15,7 @@ def cli_dir() -> Path:
     """The directory of the installed CLIs; the test is skipped, with the reason, where they cannot be had."""
     try:
         return programs.install()
-    except programs.InstallError as error:
+    except InstallError as error:
         pytest.skip(f"the agent CLIs are not available: {error}")
 
 

@@ -2,56 +2,24 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import shutil
-import subprocess
 import sys
 from pathlib import Path
+
+from harness import npm
 
 HERE = Path(__file__).parent
 CHECKOUT = HERE.parent.parent
 INSTALL_DIR = CHECKOUT / ".venv" / "clients"
-INSTALL_TIMEOUT_S = 200  # inside the time limit of a test, so that no registry means a skip
 ECHO_SERVER = HERE / "echo_server.py"
 SERVER_NAME = "box"
 
 
-class InstallError(Exception):
-    """The CLIs cannot be had here; the message is the reason in one line."""
-
-
 def install() -> Path:
     """The directory of `claude` and `codex`, installed from npm at the versions of package.json if need be."""
-    programs = INSTALL_DIR / "node_modules" / ".bin"
-    wanted = (HERE / "package.json").read_text()
-    INSTALL_DIR.mkdir(parents=True, exist_ok=True)
-    with open(INSTALL_DIR / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        stamp = INSTALL_DIR / "installed.json"
-        if stamp.exists() and stamp.read_text() == wanted:
-            return programs
-        _npm_install(wanted)
-        stamp.write_text(wanted)
-    return programs
-
-
-def _npm_install(package_json: str) -> None:
-    npm = shutil.which("npm")
-    if npm is None:
-        raise InstallError("npm is not installed")
-    (INSTALL_DIR / "package.json").write_text(package_json)
-    command = [npm, "install", "--prefix", str(INSTALL_DIR), "--no-audit", "--no-fund", "--no-package-lock"]
-    try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise InstallError(f"npm install did not end within {INSTALL_TIMEOUT_S} s") from error
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.strip()]
-        raise InstallError(f"npm install failed: {lines[0] if lines else done.returncode}")
+    npm.install(INSTALL_DIR, (HERE / "package.json").read_text())
+    return INSTALL_DIR / "node_modules" / ".bin"
 
 
 def base_env(home: Path) -> dict[str, str]:

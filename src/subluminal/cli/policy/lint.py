@@ -9,7 +9,7 @@ import click
 from subluminal.cli.policy.report import as_github, as_json, as_sarif
 from subluminal.cli.policy.source import compiled, show_findings, source_of
 from subluminal.cli.render.output import note, print_json
-from subluminal.policy.lint.findings import Finding, UnreadablePolicy, has_errors
+from subluminal.policy.lint.findings import ERROR, NOTE, WARNING, Finding, UnreadablePolicy, has_errors
 from subluminal.policy.lint.load import load_bundle
 from subluminal.reports.printable import count, printable
 
@@ -34,7 +34,7 @@ def lint_command(files: tuple[str, ...], form: str, as_json_flag: bool, strict: 
     _print(findings, list(files), "json" if as_json_flag else form)
     if unreadable:
         return 2
-    return 1 if has_errors(findings) or (strict and findings) else 0
+    return 1 if has_errors(findings) or (strict and any(finding.level == WARNING for finding in findings)) else 0
 
 
 def _lint(files: tuple[str, ...]) -> tuple[list[Finding], bool]:
@@ -59,8 +59,9 @@ def _print(findings: list[Finding], files: list[str], form: str) -> None:
             print(as_github(finding))
     else:
         show_findings(findings, sys.stdout)
-        errors = sum(1 for finding in findings if finding.level == "error")
-        verdict = f"{count(errors, 'error')}, {count(len(findings) - errors, 'warning')}" if findings else "no findings"
+        errors, warnings, notes = (sum(one.level == level for one in findings) for level in (ERROR, WARNING, NOTE))
+        verdict = f"{count(errors, 'error')}, {count(warnings, 'warning')}" if findings else "no findings"
+        verdict += f", {count(notes, 'note')}" if notes else ""
         note(f"{count(len(files), 'file')} checked: {verdict}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from subluminal.policy.lint.findings import ERROR, Finding
+from subluminal.policy.lint.findings import ERROR, NOTE, WARNING, Finding
 from subluminal.reports.junit import FAILURE, Case, Fault, Suite, count, junit_xml
 from subluminal.reports.sarif import place, result, sarif
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def as_json(findings: list[Finding], files: list[str]) -> dict[str, Any]:
-    errors = sum(1 for finding in findings if finding.level == ERROR)
     return {
         "files": files,
         "findings": [finding.as_dict() for finding in findings],
-        "errors": errors,
-        "warnings": len(findings) - errors,
+        "errors": sum(finding.level == ERROR for finding in findings),
+        "warnings": sum(finding.level == WARNING for finding in findings),
+        "notes": sum(finding.level == NOTE for finding in findings),
     }
 
 
@@ -54,7 +54,8 @@ def as_github(finding: Finding) -> str:
     rule = f'rule "{finding.rule_id}": ' if finding.rule_id is not None else ""
     message = _escape(f"{rule}{finding.message}. Fix: {finding.fix}")
     place = f"file={_escape_property(finding.file)},line={finding.line},col={finding.column}"
-    return f"::{finding.level} {place},title={_escape_property(finding.code)}::{message}"
+    command = "notice" if finding.level == NOTE else finding.level
+    return f"::{command} {place},title={_escape_property(finding.code)}::{message}"
 
 
 def _escape(text: str) -> str:

@@ -10,10 +10,12 @@ import click
 from subluminal.cli.render.output import paint
 from subluminal.policy.compile.bundle import compile_bundle
 from subluminal.policy.compile.snapshot import MAX_SOURCE_BYTES, read_source
-from subluminal.policy.lint.findings import ERROR, Finding, InvalidPolicy
+from subluminal.policy.lint.findings import ERROR, NOTE, WARNING, Finding, InvalidPolicy
 from subluminal.reports.printable import printable
 
 STDIN = "<stdin>"
+
+_COLOURS = {ERROR: "red", WARNING: "yellow", NOTE: "cyan"}
 
 
 def source_of(path: str) -> tuple[bytes, str]:
@@ -34,7 +36,7 @@ def compiled(path: str) -> dict[str, Any]:
 
 def show_findings(findings: list[Finding], stream: Any) -> None:
     for finding in findings:
-        colour = "red" if finding.level == ERROR else "yellow"
+        colour = _COLOURS[finding.level]
         head, _, rest = printable(finding.text()).partition(f" {finding.level}: ")
         print(f"{head} {paint(finding.level, colour, bold=True, stream=stream)}: {rest}", file=stream)
         print(f"    fix: {printable(finding.fix)}", file=stream)

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
     NameTest = Callable[[str], bool]
 
-# Position of the empty pattern in an RE2 set; and what a set may use before it gives up.
+# Position of the empty pattern in an RE2 set; and what a set and one pattern may use before they give up or do without
+# a cache. Both names and policies may be hostile: at RE2's default of 8 MiB, many patterns could fill a machine.
 _SENTINEL = 0
-_SET_MEMORY = 64 << 20
+_SET_MEMORY = 16 << 20
+PATTERN_MEMORY = 1 << 18
 
 _LITERAL_PUNCTUATION = frozenset("_-/:@ ~,;=!#%&'\"<>")
 _ESCAPABLE = frozenset(".-/_:+*?()[]{}|^$\\@ ")
@@ -124,8 +126,17 @@ class _Re2Test:
         if self._search is None:
             import re2
 
-            self._search = re2.compile(self.regex).search
+            self._search = re2.compile(self.regex, re2_options(PATTERN_MEMORY)).search
         return self._search(name.encode("utf-8", "replace").decode()) is not None
+
+
+def re2_options(memory: int) -> Any:
+    import re2
+
+    options = re2.Options()
+    options.max_mem = memory
+    options.log_errors = False
+    return options
 
 
 class NameMatch:
@@ -219,10 +230,7 @@ class NameIndex:
         """All remaining regexes as one set, or False where RE2 cannot hold them in one."""
         import re2
 
-        options = re2.Options()
-        options.max_mem = _SET_MEMORY
-        options.log_errors = False
-        patterns = re2.Set.SearchSet(options)
+        patterns = re2.Set.SearchSet(re2_options(_SET_MEMORY))
         patterns.Add("")
         self._numbers[_SENTINEL] = []
         positions: dict[str, int] = {}

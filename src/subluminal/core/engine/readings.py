@@ -122,8 +122,8 @@ def _texts(value: Any, longest: int) -> tuple[str | None, ...]:
         return (_joined(value, longest),)
     if isinstance(value, (bool, dict)):
         return _leaf(value), str(value) if isinstance(value, bool) else None
-    exact = str(value) if isinstance(value, int) and value.bit_length() <= 64 else None
-    return _leaf(value), repr(double(value)), exact
+    exact = str(value) if isinstance(value, int) and value.bit_length() <= 1024 else None
+    return _leaf(value), repr(double(value)), exact, None if value else "-0.0"
 
 
 def _joined(items: list[Any], commas: int) -> str | None:

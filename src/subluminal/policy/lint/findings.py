@@ -14,6 +14,7 @@ from subluminal.contracts.errors import PolicyError
 
 ERROR = "error"
 WARNING = "warning"
+NOTE = "note"  # what a sound policy does that its author may not expect: never a failure
 
 # One broken indentation can break every line after it; nobody reads the hundred-and-first message.
 MAX_FINDINGS = 100

@@ -14,7 +14,7 @@ from msgspec import inspect
 
 from subluminal.contracts.policy import Bundle
 from subluminal.policy.document.tree import Mapping, Node, Sequence, parse_policy
-from subluminal.policy.lint.findings import ERROR, MAX_FINDINGS, Finding, InvalidPolicy, has_errors
+from subluminal.policy.lint.findings import ERROR, MAX_FINDINGS, NOTE, WARNING, Finding, InvalidPolicy, has_errors
 from subluminal.policy.lint.rules import lint
 from subluminal.policy.lint.shape import Checker, expanded
 
@@ -75,14 +75,18 @@ def _sound_rules(root: Node, expected: inspect.StructType, checker: Checker) -> 
     }
 
 
+_RANKS = {ERROR: 0, WARNING: 1, NOTE: 2}
+
+
 def _ordered(findings: list[Finding]) -> list[Finding]:
-    """By place; at one place the error stands for the warning."""
+    """By place; at one place the error stands for the others. Where there are too many, the graver ones stay."""
     kept: dict[tuple[int, int, str], Finding] = {}
     errors = {(f.line, f.column) for f in findings if f.level == ERROR}
     for finding in findings:
         if finding.level == ERROR or (finding.line, finding.column) not in errors:
             kept.setdefault((finding.line, finding.column, finding.message), finding)
-    return sorted(kept.values(), key=lambda finding: (finding.line, finding.column, finding.level))[:MAX_FINDINGS]
+    gravest = sorted(kept.values(), key=lambda finding: (_RANKS[finding.level], finding.line, finding.column))
+    return sorted(gravest[:MAX_FINDINGS], key=lambda finding: (finding.line, finding.column, finding.level))
 
 
 def _contract_faults(bundle: dict[str, Any], filename: str) -> list[Finding]:

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import NamedTuple
 
 import re2
 
 from subluminal.contracts.globs import MAX_GLOB_CHARS, glob_tokens, literal_head
+from subluminal.core.engine.names import PATTERN_MEMORY, re2_options
 
 _head = lru_cache(maxsize=10_000)(literal_head)
 _tokens = lru_cache(maxsize=10_000)(glob_tokens)
 
-_OPTIONS = re2.Options()
-_OPTIONS.log_errors = False
-# Enough for hundreds of alternatives; RE2's own default lets one pattern cost a quarter of a second.
-_OPTIONS.max_mem = 1 << 18
+_OPTIONS = re2_options(PATTERN_MEMORY)
+# About the most instructions that RE2 compiles within it: the work that a pattern costs which it refuses as too large.
+_LARGEST_PROGRAM = 12_000
 
 # A regex is found anywhere in a name, so these find it in every name.
 EVERYTHING = {"", ".*", "^", "^.*", ".*$"}
@@ -32,21 +33,27 @@ _BACKTRACKING = (
 )
 
 
-def regex_fault(pattern: str) -> tuple[str, str] | None:
-    """Why RE2 refuses a pattern, and what to do; None if it takes it."""
+class Regex(NamedTuple):
+    """What RE2 makes of a pattern: the instructions it compiles to, and why it refuses it and what to do."""
+
+    size: int
+    fault: tuple[str, str] | None = None
+
+
+def compiled_regex(pattern: str) -> Regex:
     try:
-        re2.compile(pattern, _OPTIONS)
+        return Regex(re2.compile(pattern, _OPTIONS).programsize)
     except re2.error as error:
-        for syntax, name in _BACKTRACKING:
-            if syntax.search(pattern):
-                return f"uses {name}, which needs backtracking", "rewrite it without, or split it into two rules"
-        if b"too large" in error.args[0]:
-            return "is too large", "split it, or use globs"
         reason = error.args[0] if error.args else "bad pattern"
-        text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
-        advice = "see https://github.com/google/re2/wiki/Syntax; escape special characters with \\"
-        return f"is not a valid RE2 pattern: {text}", advice
-    return None
+    text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+    for syntax, name in _BACKTRACKING:
+        if syntax.search(pattern):
+            fault = f"uses {name}, which needs backtracking", "rewrite it without, or split it into two rules"
+            return Regex(0, fault)
+    if "too large" in text:
+        return Regex(_LARGEST_PROGRAM, ("is too large", "split it, or use globs"))
+    advice = "see https://github.com/google/re2/wiki/Syntax; escape special characters with \\"
+    return Regex(0, (f"is not a valid RE2 pattern: {text}", advice))
 
 
 def glob_sets(glob: str) -> list[str]:

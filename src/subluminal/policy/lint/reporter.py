@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from subluminal.policy.document.tree import Mapping, Node, Sequence
-from subluminal.policy.lint.findings import ERROR, WARNING, Finding
+from subluminal.policy.lint.findings import ERROR, NOTE, WARNING, Finding
 
 Path = tuple[str | int, ...]
 
@@ -23,6 +23,9 @@ class Linter:
 
     def warn(self, path: Path, code: str, message: str, fix: str) -> None:
         self._report(WARNING, path, code, message, fix)
+
+    def note(self, path: Path, code: str, message: str, fix: str) -> None:
+        self._report(NOTE, path, code, message, fix)
 
     def _report(self, level: str, path: Path, code: str, message: str, fix: str) -> None:
         node = self.place(self.base + path)

@@ -13,6 +13,7 @@ from subluminal.policy.document.tree import Mapping, Node, Scalar, Sequence
 from subluminal.policy.lint.effects import EFFECTS
 from subluminal.policy.lint.findings import MAX_FINDINGS, Finding, nearest, shown
 from subluminal.policy.lint.names import check_names
+from subluminal.policy.lint.readings import note_readings
 from subluminal.policy.lint.reporter import Linter
 from subluminal.policy.lint.unreachable import find_unreachable
 
@@ -34,6 +35,7 @@ def lint(rules: dict[int, dict[str, Any]], root: Node, filename: str, *, advise:
     if advise:
         find_unreachable(rules, linter)
         _unknown_risk_classes(rules, linter)
+        note_readings(rules, linter)
     return linter.findings
 
 

@@ -21,6 +21,7 @@ MAX_COMPARED = 300_000
 def find_unreachable(rules: dict[int, dict[str, Any]], linter: Linter) -> None:
     """Access stops at the first match, so what lies below a wider rule has no effect."""
     above = _Above()
+    suspects = any(rule["kind"] == "tag" and _reads_values(rule) for rule in rules.values())
     last_tag = -1
     compared = 0
     for index, rule in rules.items():
@@ -41,7 +42,7 @@ def find_unreachable(rules: dict[int, dict[str, Any]], linter: Linter) -> None:
             above.add(index, rule, match)
         else:
             linter.base, linter.rule_id = ("rules", index), rule["rule_id"]
-            linter.warn(("rule_id",), "unreachable", *_unreachable_words(rule, wide))
+            linter.warn(("rule_id",), "unreachable", *_unreachable_words(rule, wide, suspects))
 
 
 class _Above:
@@ -76,9 +77,17 @@ class _Above:
         return [self._entries[index] for index in sorted(found)]
 
 
-def _unreachable_words(rule: dict[str, Any], wide: dict[str, Any]) -> tuple[str, str]:
+def _unreachable_words(rule: dict[str, Any], wide: dict[str, Any], suspects: bool) -> tuple[str, str]:
+    """`suspects`: a tag rule can give a class by a reading of a value, which denies see and allows do not."""
     above = shown(wide["rule_id"])
     covers = f"{wide['kind']} rule {above} above matches all that it matches"
     if rule["kind"] == wide["kind"]:
         return f"this {rule['kind']} is never asked: {covers}", "remove it"
-    return f"this {rule['kind']} never takes effect: {covers}", f"move it above {above}, or narrow {above}"
+    fix = f"move it above {above}, or narrow {above}"
+    if rule["kind"] == "deny" and (_reads_values(wide) or (suspects and "risk_class" in wide["match"])):
+        return f"this deny takes effect only on values that servers read so: {covers} exactly", fix
+    return f"this {rule['kind']} never takes effect: {covers}", fix
+
+
+def _reads_values(rule: dict[str, Any]) -> bool:
+    return bool(rule["match"].get("args", {}).keys() - {"has_keys"})

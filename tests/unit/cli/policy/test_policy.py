@@ -97,10 +97,19 @@ def test_lint_lets_warnings_pass_unless_strict(sub: Sub) -> None:
     assert sub("lint", "--strict", BAD / "unreachable.yaml") == 1
 
 
+def test_lint_notes_what_readings_match_and_lets_it_pass_even_when_strict(sub: Sub) -> None:
+    assert sub("lint", "--strict", GOOD) == 0
+    assert "note: rule" in sub.out and "[readings]" in sub.out
+    assert "0 errors, 0 warnings, 1 note" in sub.err
+    sub("lint", "--format", "github", GOOD)
+    assert sub.out.startswith("::notice ")
+
+
 def test_lint_reports_as_json(sub: Sub) -> None:
     report = sub.json("lint", "--json", GOOD, BAD / "unknown-kind.yaml")
-    assert (report["errors"], report["warnings"], len(report["files"])) == (4, 0, 2)
-    first = report["findings"][0]
+    assert (report["errors"], report["warnings"], report["notes"], len(report["files"])) == (4, 0, 1, 2)
+    assert [finding["level"] for finding in report["findings"]] == ["note"] + ["error"] * 4
+    first = report["findings"][1]
     assert (first["code"], first["line"], first["column"], first["rule_id"]) == ("unknown-kind", 8, 11, "a")
 
 
@@ -212,6 +221,16 @@ def test_explain_reads_as_a_story(sub: Sub) -> None:
     assert "   2  no-force-push  deny        tool_name does not match\n" in sub.out
     assert "decision  REJECT_WITH_HINT  rule small-pages, PAGE_TOO_LARGE, warn\n" in sub.out
     assert '{"limit":100}' in sub.out
+
+
+def test_explain_says_which_reading_matched(sub: Sub) -> None:
+    call = ["explain", GOOD, "--server", "git", "--tool", "git_push"]
+    assert sub(*call, "--args", '{"force": "true", "branch": "main"}') == 0
+    assert 'matches (force: "true" read as true) -> BLOCK' in sub.out
+    trace = sub.json(*call, "--args", '{"force": 1.00, "branch": "main"}', "--json")["trace"]
+    assert trace[1]["readings"] == [{"key": "force", "value": "1", "read_as": "true"}]
+    sub(*call, "--args", json.dumps({"force": "\x1b[2J" + "x" * 500, "branch": "main"}))
+    assert "\x1b" not in sub.out and "x" * 100 not in sub.out
 
 
 def test_explain_as_json_has_decision_trace_and_policy(sub: Sub) -> None:

@@ -10,7 +10,7 @@ import pytest
 from subluminal.core.engine.matchers import ArgsMatch
 from subluminal.core.engine.names import glob_pattern
 from subluminal.policy.lint.cover import match_covers, may_overlap
-from subluminal.policy.lint.patterns import glob_covers, names_overlap, normal_glob, regex_fault
+from subluminal.policy.lint.patterns import compiled_regex, glob_covers, names_overlap, normal_glob
 
 SEED = 20260131
 
@@ -168,4 +168,4 @@ def test_disjoint_names_do_not_overlap() -> None:
 
 @pytest.mark.parametrize("pattern", ["^a+$", "(?i)x", r"\bword\b", "(?P<n>a)", "[[:alpha:]]", r"\p{Greek}", "a{2,3}?"])
 def test_linear_time_syntax_is_accepted(pattern: str) -> None:
-    assert regex_fault(pattern) is None
+    assert compiled_regex(pattern).fault is None

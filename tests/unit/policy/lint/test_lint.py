@@ -15,9 +15,9 @@ from harness.effort import calls_made, growth_of_calls
 from harness.engine import rule, tools
 from subluminal.policy.compile.bundle import compile_bundle
 from subluminal.policy.document import yaml_tree as yaml_document
-from subluminal.policy.lint.findings import nearest
+from subluminal.policy.lint.findings import InvalidPolicy, nearest
 from subluminal.policy.lint.load import load_bundle
-from subluminal.policy.lint.names import MAX_REGEXES
+from subluminal.policy.lint.names import MAX_REGEX_PROGRAM, MAX_REGEXES
 
 FIXTURES = places.FIXTURES / "policies"
 
@@ -128,6 +128,74 @@ def test_patterns_made_to_be_dear_are_refused_quickly(match: dict[str, Any], mon
     assert calls_made(lambda: found.update(codes(rule("a", "deny", match)))) < 10_000_000
     assert found & {"too-many-patterns", "bad-regex"}
     assert len(compiled) <= MAX_REGEXES, "what is dear about a pattern is compiling it"
+
+
+@pytest.mark.parametrize("regex", [r"\pL{{1,8}}{}", r"\pL{{20}}{}"], ids=["large", "too large"])
+def test_regexes_are_bounded_by_what_they_compile_to_together(regex: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[str] = []
+    compile_pattern = re2.compile
+    monkeypatch.setattr(re2, "compile", lambda *given: compiled.append(given[0]) or compile_pattern(*given))
+    rules = [rule(f"r{i}", "deny", {"tool_name": {"regex": [regex.format(i)]}}) for i in range(MAX_REGEXES)]
+    findings = load_bundle(bundle(*rules), "p.json", advise=False).findings
+    (summed,) = [finding for finding in findings if finding.code == "too-many-patterns"]
+    assert (summed.level, summed.rule_id) == ("error", f"r{len(compiled) - 1}")
+    assert f"above {MAX_REGEX_PROGRAM:,} instructions" in summed.message
+    assert len(compiled) <= 10, "none is compiled any more"
+
+
+def test_usual_regexes_fit_by_the_thousand_and_the_same_one_counts_once() -> None:
+    usual = [f"^(get|list|read)_[a-z]+{i}$" for i in range(1_500)]
+    assert codes(*(rule(f"r{i}", "deny", {"tool_name": {"regex": [regex]}}) for i, regex in enumerate(usual))) == set()
+    same = {"tool_name": {"regex": [r"\pL{1,8}"]}}
+    found = codes(*(rule(f"r{i}", "budget", same, scope="run", limit_calls=1, on_exceed="BLOCK") for i in range(100)))
+    assert found == set()
+
+
+def test_an_error_is_never_crowded_out_by_what_stands_before_it() -> None:
+    warned = [rule(f"r{i}", "budget", scope="run", limit_calls=0, on_exceed="BLOCK") for i in range(150)]
+    broken = rule("broken", "deny", {"tool_name": {"regex": ["("]}})
+    with pytest.raises(InvalidPolicy, match="bad-regex"):
+        compile_bundle(bundle(*warned, broken), "p.json")
+
+
+# -- readings -----------------------------------------------------------------------------------------------------
+
+
+def notes(kind: str, **args: Any) -> list[str]:
+    findings = load_bundle(bundle(rule("r", kind, {"args": args})), "p.json").findings
+    assert {finding.level for finding in findings} <= {"note"}
+    return [finding.message for finding in findings]
+
+
+@pytest.mark.parametrize(
+    ("kind", "args", "words"),
+    [
+        ("allow", {"key_equals": {"force": True}}, 'key_equals.force of an allow matches true alone: not "true"'),
+        ("allow", {"key_in": {"n": ["a", 42]}}, 'key_in.n of an allow matches 42 alone: not "42"'),
+        ("allow", {"numeric_range": {"n": {"max": 5}}}, "numeric_range.n of an allow matches numbers alone"),
+        ("deny", {"key_equals": {"force": True}}, '"false" and every other value but false, 0, null and ""'),
+        ("deny", {"key_equals": {"force": False}}, 'could read so: 0, null, "", [] and words such as "no"'),
+        ("deny", {"key_in": {"n": ["a", 0]}}, 'key_in.n also matches what a server could read as 0: null, ""'),
+        ("deny", {"numeric_range": {"n": {"max": 5}}}, "numeric_range.n also matches what a server could read as 0"),
+        ("deny", {"key_equals": {"n": "42"}}, 'key_equals.n is the text "42", so other spellings of 42 do not match'),
+    ],
+)
+def test_a_predicate_that_readings_make_wider_or_narrower_is_noted(kind: str, args: Any, words: str) -> None:
+    (message,) = notes(kind, **args)
+    assert words in message
+
+
+@pytest.mark.parametrize("kind", ["allow", "deny"])
+def test_a_text_that_is_only_a_text_needs_no_note(kind: str) -> None:
+    assert notes(kind, key_equals={"path": "/etc", "x": ""}, key_in={"branch": ["main"]}, has_keys=["a"]) == []
+    assert notes("deny", numeric_range={"limit": {"min": 101}}, key_equals={"n": 42}) == []
+
+
+def test_a_deny_below_an_allow_of_the_same_value_is_said_to_act_on_readings_only() -> None:
+    forced = {"args": {"key_equals": {"force": True}}}
+    source = bundle(rule("allow", "allow", forced), rule("deny", "deny", forced))
+    (found,) = [f for f in load_bundle(source, "p.json").findings if f.code == "unreachable"]
+    assert found.message.startswith("this deny takes effect only on values that servers read so")
 
 
 def test_a_set_that_would_hold_all_of_unicode_is_refused() -> None:
