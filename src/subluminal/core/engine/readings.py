@@ -65,7 +65,7 @@ class RangeReadings:
 
 
 def double(number: Any) -> float:
-    """The number as most parsers hold it. Rounding keeps order and equality, so nothing that matches exactly is lost."""
+    """The number as most parsers hold it. Rounding keeps order and equality: what matches exactly matches so too."""
     try:
         return float(number)
     except OverflowError:  # only integers raise it

@@ -169,9 +169,7 @@ class TagRule(Rule):
         self.adds = frozenset(self.detail.get("add_risk_class") or ())
 
     def apply(self, judgement: Judgement, outcome: Outcome, keys: Any) -> Refusal | None:
-        if (self.risk is None or self.risk & outcome.tags) and (
-            self._strict is None or self._strict(judgement.args())
-        ):
+        if (self.risk is None or self.risk & outcome.tags) and (self._strict is None or self._strict(judgement.args())):
             outcome.tags |= self.adds
             outcome.tagged |= self.adds
         else:

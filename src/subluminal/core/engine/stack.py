@@ -143,7 +143,9 @@ class Stack:
             tracer.finish(self.engines, judgement)
         tags = plans.tags
         if plans.tags_vary:
-            tags = sorted(judgement.call.risk_classes.union(*(outcome.tags | outcome.suspected for outcome in outcomes)))
+            tags = sorted(
+                judgement.call.risk_classes.union(*(outcome.tags | outcome.suspected for outcome in outcomes))
+            )
         return Verdict(decision, tags, judgement.trips, watch, seq)
 
     def _gather(self, outcomes: list[Outcome], judgement: Judgement, claim: Claim | None) -> Watch | None:

@@ -50,7 +50,9 @@ def _strict(wanted: Any) -> str | None:
 def _generous(wanted: Any) -> str | None:
     if isinstance(wanted, str):
         if wanted.lower() in ("true", "false") or (wanted.strip() and RangeReadings(None, None)(wanted)):
-            return f"is the text {shown(wanted)}, so other spellings of {wanted[:20]} do not match; they do without quotes"
+            return (
+                f"is the text {shown(wanted)}, so other spellings of {wanted[:20]} do not match; they do without quotes"
+            )
         return None
     if isinstance(wanted, bool):
         return f"{shown(wanted)} also matches what a server could read so: {_AS_TRUE if wanted else _AS_FALSE}"

@@ -12,8 +12,7 @@ from subluminal.cli.policy.report import as_junit
 from subluminal.contracts.identity import Identity
 from subluminal.policy.compile.bundle import compile_bundle
 from subluminal.policy.edit.starter import starter_files
-from subluminal.policy.lint.findings import InvalidPolicy
-from subluminal.policy.lint.findings import NOTE
+from subluminal.policy.lint.findings import NOTE, InvalidPolicy
 from subluminal.policy.lint.load import load_bundle
 from subluminal.policy.replay.cases import find_case_files, load_cases
 from subluminal.policy.replay.explain import explain_call
