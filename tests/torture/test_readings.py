@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from harness.engine import rule
 from harness.fake_server import fake_server
 from harness.shim import Shim

@@ -47,38 +47,46 @@ class ArgsMatch:
     def __init__(self, spec: dict[str, Any], generous: bool) -> None:
         self._keys = tuple(spec.get("has_keys") or ())
         self._equal = tuple(
-            (key, exact(value), _readings([value], generous)) for key, value in (spec.get("key_equals") or {}).items()
+            (key, exact(value), _final([value]), _readings([value], generous))
+            for key, value in (spec.get("key_equals") or {}).items()
         )
         self._among = tuple(
-            (key, frozenset(exact(value) for value in values), _readings(values, generous))
+            (key, frozenset(exact(value) for value in values), _final(values), _readings(values, generous))
             for key, values in (spec.get("key_in") or {}).items()
         )
         ranges = (spec.get("numeric_range") or {}).items()
         bounds = [(key, _bound(limits.get("min")), _bound(limits.get("max"))) for key, limits in ranges]
-        self._ranges = tuple((key, low, high, _range_readings(low, high, generous)) for key, low, high in bounds)
+        self._ranges = tuple(
+            (key, low, high, _final([limit for limit in (low, high) if limit is not None]), _range(low, high, generous))
+            for key, low, high in bounds
+        )
 
     def __call__(self, args: dict[str, Any]) -> bool:
         for key in self._keys:
             if key not in args:
                 return False
-        for key, wanted, readings in self._equal:
+        for key, wanted, final, readings in self._equal:
             value = args.get(key, _ABSENT)
             if value.__class__ is str:
                 if value == wanted:
                     continue
-                if wanted.__class__ is str:  # the usual case: no text is read as another
-                    return False
             elif value is _ABSENT:
                 return False
-            elif _scalar(value) == wanted:
+            elif (_ABSENT if isinstance(value, (list, dict)) else exact(value)) == wanted:
                 continue
-            if not readings(value):
+            if value.__class__ is final or not readings(value):
                 return False
-        for key, choices, readings in self._among:
-            if key not in args or not (_scalar(args[key]) in choices or readings(args[key])):
+        for key, choices, final, readings in self._among:
+            value = args.get(key, _ABSENT)
+            if (value if value.__class__ is str else _scalar(value)) not in choices and (
+                value is _ABSENT or value.__class__ is final or not readings(value)
+            ):
                 return False
-        for key, low, high, readings in self._ranges:
-            if key not in args or not (_in_range(args[key], low, high) or readings(args[key])):
+        for key, low, high, final, readings in self._ranges:
+            if key not in args:
+                return False
+            value = args[key]
+            if not _in_range(value, low, high) and (value.__class__ is final or not readings(value)):
                 return False
         return True
 
@@ -89,9 +97,9 @@ class ArgsMatch:
         """
         from subluminal.contracts.jsontext import to_json
 
-        tests = [(key, _scalar(args[key]) == wanted, readings) for key, wanted, readings in self._equal]
-        tests += [(key, _scalar(args[key]) in choices, readings) for key, choices, readings in self._among]
-        tests += [(key, _in_range(args[key], low, high), readings) for key, low, high, readings in self._ranges]
+        tests = [(key, _scalar(args[key]) == wanted, readings) for key, wanted, _, readings in self._equal]
+        tests += [(key, _scalar(args[key]) in choices, readings) for key, choices, _, readings in self._among]
+        tests += [(key, _in_range(args[key], low, high), readings) for key, low, high, _, readings in self._ranges]
         return [
             {"key": key, "value": to_json(args[key]), "read_as": to_json(read_as)}
             for key, exactly, readings in tests
@@ -103,6 +111,15 @@ class ArgsMatch:
 def _scalar(value: Any) -> Any:
     """As `exact`; what is no scalar equals nothing."""
     return _ABSENT if isinstance(value, (list, dict)) else exact(value)
+
+
+def _final(wanted: list[Any]) -> type:
+    """The type of value that has no other reading here: most calls have the type that the rule wants."""
+    for kind in (str, bool):
+        if all(value.__class__ is kind for value in wanted):
+            return kind
+    # Rounding to a double makes no integer one of these.
+    return int if all(value.__class__ is int and abs(value) < 2**53 for value in wanted) else type
 
 
 def _no_readings(value: Any) -> tuple[Any, ...]:
@@ -117,7 +134,7 @@ def _readings(wanted: list[Any], generous: bool) -> Callable[[Any], tuple[Any, .
     return Readings(wanted)
 
 
-def _range_readings(low: Any, high: Any, generous: bool) -> Callable[[Any], tuple[Any, ...]]:
+def _range(low: Any, high: Any, generous: bool) -> Callable[[Any], tuple[Any, ...]]:
     if not generous:
         return _no_readings
     from subluminal.core.engine.readings import RangeReadings
