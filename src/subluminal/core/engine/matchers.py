@@ -70,6 +70,8 @@ class ArgsMatch:
             if value.__class__ is str:
                 if value == wanted:
                     continue
+                if final is str:
+                    return False
             elif value is _ABSENT:
                 return False
             elif (_ABSENT if isinstance(value, (list, dict)) else exact(value)) == wanted:
