@@ -20,6 +20,7 @@ _BLANKS = "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2028\u2029\u202f\u205f\u30
 # pydantic's words and those of `z.stringbool`; "null" is null to the Python SDK, and null is no.
 _NO = frozenset(("0", "disabled", "f", "false", "n", "no", "null", "off"))
 _LONGEST_NO = 8
+_LARGEST = 1.7976931348623157e308
 
 
 class Readings:
@@ -70,6 +71,8 @@ def double(number: Any) -> float:
         return float(number)
     except OverflowError:  # only integers raise it
         return float("inf") if number > 0 else float("-inf")
+    except (TypeError, ValueError):  # in-process servers may be given what JSON cannot say
+        return float("nan")
 
 
 def _number(value: Any) -> float | None:
@@ -150,8 +153,8 @@ def _leaf(value: Any) -> str:
     if isinstance(value, dict):
         return "[object Object]"
     number = double(value)
-    if number in (float("inf"), float("-inf")):
-        return "Infinity" if number > 0 else "-Infinity"
+    if not -_LARGEST <= number <= _LARGEST:
+        return "NaN" if number != number else "Infinity" if number > 0 else "-Infinity"
     if number == 0:
         return "0"
     if 1e-6 <= abs(number) < 1e21:

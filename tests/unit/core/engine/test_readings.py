@@ -195,6 +195,14 @@ def test_a_key_that_is_not_there_has_no_reading_and_one_given_as_null_is_there()
     assert Run(compiled(rule("d", "deny", {"args": {"has_keys": ["force"]}}))).action(args={"force": None}) == "BLOCK"
 
 
+@pytest.mark.parametrize("odd", [float("nan"), Decimal("NaN"), (1,), b"x", object(), 10**400])
+def test_what_json_cannot_say_is_judged_without_a_fault(odd: Any) -> None:
+    for wanted in (False, 0, 1, "a"):
+        assert not stops(odd, key_equals=wanted)
+        assert not stops([odd, odd], key_equals=wanted)
+    assert stops(odd, key_equals=True)
+
+
 # -- classes ------------------------------------------------------------------------------------------------------
 
 TAG = rule("tag", "tag", FORCE, add_risk_class=["forced"])
