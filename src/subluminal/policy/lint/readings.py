@@ -21,22 +21,22 @@ _AS_FALSE = '0, null, "", [] and words such as "no" and "off"'
 def note_readings(rules: dict[int, dict[str, Any]], linter: Linter) -> None:
     for index, rule in rules.items():
         linter.base, linter.rule_id = ("rules", index), rule["rule_id"]
+        words = _strict if rule["kind"] == "allow" else _generous
         for predicate, key, wanted in _predicates(rule["match"].get("args", {})):
-            text = _strict(wanted) if rule["kind"] == "allow" else _generous(wanted)
+            text = next(filter(None, map(words, wanted)), None)  # one note for each key is enough
             if text:
                 where: Path = ("match", "args", predicate, key)
                 linter.note(where, "readings", f"{predicate}.{key} {text}", _TRY)
 
 
-def _predicates(args: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
-    """A predicate, its key, and one wanted value or the limits of a range."""
+def _predicates(args: dict[str, Any]) -> Iterator[tuple[str, str, list[Any]]]:
+    """A predicate, its key, and the wanted values or the limits of a range."""
     for key, value in args.get("key_equals", {}).items():
-        yield "key_equals", key, value
+        yield "key_equals", key, [value]
     for key, values in args.get("key_in", {}).items():
-        # One note for each key is enough.
-        yield "key_in", key, next((value for value in values if _generous(value) or _strict(value)), "")
+        yield "key_in", key, values
     for key, limits in args.get("numeric_range", {}).items():
-        yield "numeric_range", key, limits
+        yield "numeric_range", key, [limits]
 
 
 def _strict(wanted: Any) -> str | None:
