@@ -8,8 +8,8 @@ import stat
 
 from subluminal.doctor.findings import ERROR, WARNING, Area, quoted
 from subluminal.host import home
+from subluminal.host.run.listing import list_runs
 from subluminal.host.run.registration import stale_registrations
-from subluminal.host.run.state import list_runs
 from subluminal.reports.printable import count
 
 # Below this the ledger will soon be unable to grow.
