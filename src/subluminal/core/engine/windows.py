@@ -7,7 +7,7 @@ tuple of integers of bounded length, whatever the threshold.
 
 from __future__ import annotations
 
-from subluminal.core.engine.state import CLOCK_SLACK_MS, MAX_VALUES
+from subluminal.core.engine.state import CLOCK_SLACK_MS
 
 EXACT = 64
 GRAINS = 64
@@ -16,12 +16,14 @@ GRAINS = 64
 class Window:
     """`threshold` events within `window_ms`. `values` is what `push` returned last, or empty."""
 
-    __slots__ = ("grain_ms", "threshold", "window_ms")
+    __slots__ = ("_kept", "grain_ms", "threshold", "window_ms")
 
     def __init__(self, threshold: int, window_ms: int) -> None:
         self.threshold = threshold
         self.window_ms = window_ms
         self.grain_ms = 0 if threshold <= EXACT else max(1, -(-window_ms // GRAINS))
+        # The newest grain, those that lie in the window whole, and the one that it cuts.
+        self._kept = 2 + -(-window_ms // self.grain_ms) if self.grain_ms else 0
 
     def count(self, values: tuple[int, ...], now_ms: int) -> int:
         if not self.grain_ms:
@@ -51,6 +53,6 @@ class Window:
         behind = now - values[0]
         if behind <= 0:
             return values
-        if behind >= MAX_VALUES - 1:
+        if behind >= self._kept - 1:
             return (now, 0)
-        return (now, *(0,) * behind, *values[1:])[:MAX_VALUES]
+        return (now, *(0,) * behind, *values[1:])[: self._kept]
