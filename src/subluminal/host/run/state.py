@@ -45,8 +45,10 @@ _NO_WORDS = ("RUN_TERMINATED", "This run has been terminated.", "", "")
 class SharedState:
     """The state of one run, seen by this process. Same interface as `LocalState`."""
 
-    __slots__ = ("_boot", "_damage", "_flag", "_held", "_last_seq", "_run_id", "_wide", "_with_wide", "get", "path",
-                 "reason", "stopped", "table", "wide_ms")  # fmt: skip
+    __slots__ = (
+        "_boot", "_damage", "_flag", "_held", "_last_seq", "_new_boot", "_run_id", "_wide", "_wide_damaged",
+        "_with_wide", "get", "path", "reason", "stopped", "table", "wide_ms",
+    )  # fmt: skip
 
     def __init__(self, run_id: str, path: str, fd: int, damage: str | None) -> None:
         self.path = path
@@ -63,6 +65,8 @@ class SharedState:
         self._held = False  # the lock is ours already, taken by `try_lock`
         self._wide: Table | None = None
         self._with_wide = False
+        self._wide_damaged = False
+        self._new_boot = False
 
     # -- opening ----------------------------------------------------------------------------------------------
 
@@ -151,13 +155,15 @@ class SharedState:
             self.get = self._get_either
 
     def _begin_wide(self) -> None:
-        wide = self._wide
-        if wide is None:
-            self._wide = wide = open_wide()
         try:
+            if self._wide is None:
+                self._wide = open_wide()
+            wide = self._wide
             wide.begin()
         except StateDamaged as damage:
+            self._wide_damaged = True
             raise StateDamaged(f"{_WIDE_DAMAGED}: {damage}") from None
+        self._new_boot = wide.boot != self._boot
         wide.wide_at = self.wide_ms = wide_time(wide, self._boot)
         wide.mono_at, wide.boot, wide.changed = boot_ms(), self._boot, True
 
@@ -177,7 +183,7 @@ class SharedState:
                     self._write_flag(flag[1:])
             if self._with_wide and self._wide is not None:
                 wide = [(op[0] - WIDE, *op[1:]) for op in ops if op[0] >= WIDE]
-                if wide:
+                if wide or self._new_boot:  # time goes on from here, whatever becomes of this call
                     self._wide.commit(wide)
                 ops = [op for op in ops if op[0] < WIDE]
             if ops or (table.terminated and not table.killed):
@@ -225,9 +231,16 @@ class SharedState:
         self.commit([terminate_op(code, message)])
 
     def start_afresh(self) -> None:
-        """Set the damaged file aside, unless another process has done so, and go on with the one in its place."""
-        killed = self._ended()
+        """Set what is damaged aside, unless another process has done so, and go on with what is in its place."""
         try:
+            if self._wide_damaged:
+                if self._wide is not None:
+                    self._wide.close()
+                    self._wide = None
+                self._wide = open_wide(afresh=True)
+                self._wide_damaged = False
+                return
+            killed = self._ended()
             fresh = replace_file(self.path, self._run_id, self.table.fd)
         except (OSError, StateUnavailable):
             return  # still damaged, and still said so
@@ -237,9 +250,6 @@ class SharedState:
         self._damage = fault(fresh)
         if killed:
             self.table.kill()
-        if self._wide is not None:
-            self._wide.close()
-            self._wide = open_wide(afresh=True)
 
     # -- for callers that run a loop --------------------------------------------------------------------------
 
@@ -336,7 +346,7 @@ def open_wide(*, afresh: bool = False) -> Table:
         raise StateUnavailable(f"the state of wide scopes cannot be opened: {error.strerror}") from None
     if damage is not None:
         os.close(fd)
-        raise StateDamaged(f"{_WIDE_DAMAGED}: {damage}")
+        raise StateDamaged(damage)
     return Table(fd, salt_of(fd))
 
 
