@@ -50,33 +50,30 @@ def create_file(path: str, run_id: str) -> None:
     header[:16] = MAGIC
     header[SALT_AT : SALT_AT + 4] = salt
     header[RUN_ID_AT : RUN_ID_AT + 2 + len(raw_id)] = len(raw_id).to_bytes(2, "little") + raw_id
-    table = HEAD.pack(0, HEAD_BYTES, 0, 0, 0, boot_id(), boot_ms(), time.time_ns() // 1_000_000, b"")
+    table = HEAD.pack(0, HEAD_BYTES, 0, 0, 0, boot_id(), boot_ms(), time.time_ns() // 1_000_000, b"", b"")
     try:
         os.unlink(making)  # left by a process that was killed and had our pid
     except FileNotFoundError:
         pass
     fd = os.open(making, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        _allocate(fd, FILE_BYTES)
+        # What every call needs is allocated; cold pages are holes until a run has so many keys, and a disk that is full
+        # by then is an error like any other.
+        os.ftruncate(fd, FILE_BYTES)
         # Page by page: a file system keeps what is written at once in one piece, and small writes into it are dearer.
         os.pwrite(fd, bytes(header) + crc32(header).to_bytes(4, "little") + WORDS.pack(0, ALL, 0, ALL), 0)
-        os.pwrite(fd, crc32(table, int.from_bytes(salt, "little")).to_bytes(4, "little") + table[4:], TABLES_AT)
-        os.pwrite(fd, bytes(HEAD_BYTES), TABLES_AT + PAGE)
+        os.pwrite(
+            fd,
+            crc32(table, int.from_bytes(salt, "little")).to_bytes(4, "little") + table[4:].ljust(PAGE - 4, b"\0"),
+            TABLES_AT,
+        )
+        os.pwrite(fd, bytes(PAGE), TABLES_AT + PAGE)
         os.link(making, path)
     except FileExistsError:
         pass
     finally:
         os.close(fd)
         os.unlink(making)
-
-
-def _allocate(fd: int, size: int) -> None:
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(fd, 0, size)
-        return
-    block = bytes(65_536)  # macOS: writing is what allocates
-    for at in range(0, size, len(block)):
-        os.pwrite(fd, block[: size - at], at)
 
 
 def fault(fd: int) -> str | None:

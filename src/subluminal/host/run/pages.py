@@ -6,12 +6,12 @@
     8192    the table, second copy
     12288   why the run was terminated
     20480   EXTENTS, one for each copy
-    ...     pages of cold entries: for each pool so many, a key belongs to one of them
+    ...     pages of cold entries, two copies of each: for each pool so many, a key belongs to one of them
 
 A table's head has its checksum, its length, its version (the higher one that is whole stands), the calls it counts,
-whether the run was terminated, the time of wide scopes, and which cold pages were ever written. Entries stand least
-recently inserted first. A key is found by searching the bytes: keys are digests, and nothing but integers stands
-between them.
+whether the run was terminated, the time of wide scopes, which cold pages were ever written, and which copy of each
+stands. Entries stand least recently inserted first. A key is found by searching the bytes: keys are digests, and
+nothing but integers stands between them.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ COLD_AT = EXTENTS_AT + 2 * EXTENT_BYTES
 # before the pool holds MAX_KEYS is a chance of less than one in a million.
 COLD_PAGES = (96, 96, 80, 128, 112)
 COLD_FIRST = tuple(sum(COLD_PAGES[:pool]) for pool in range(len(COLD_PAGES)))
-FILE_BYTES = COLD_AT + sum(COLD_PAGES) * PAGE
+FILE_BYTES = COLD_AT + 2 * sum(COLD_PAGES) * PAGE
 MAX_TABLE_BYTES = PAGE + EXTENT_BYTES
 
-HEAD = struct.Struct("<IIQQQQqq64s")  # crc, length, version, calls, terminated, boot, mono_at, wide_at, written pages
+# crc, length, version, calls, terminated, boot, mono_at, wide_at, cold pages that were written, their second copies
+HEAD = struct.Struct("<IIQQQQqq64s64s")
 HEAD_BYTES = HEAD.size
 FRONT = struct.Struct("<IIQQ")  # what every call changes of a head
-REST = struct.Struct("<QQqq64s")
+REST = struct.Struct("<QQqq64s64s")
 REST_AT = FRONT.size
 CRC = struct.Struct("<I")
 ENTRY = struct.Struct("<16sBBxx")
@@ -89,5 +90,5 @@ def cold_page(pool: int, key: bytes, salt: int) -> int:
     return COLD_FIRST[pool] + crc32(key, salt) % COLD_PAGES[pool]
 
 
-def cold_at(page: int) -> int:
-    return COLD_AT + page * PAGE
+def cold_at(page: int, copy: int) -> int:
+    return COLD_AT + (2 * page + copy) * PAGE

@@ -5,8 +5,8 @@ whole table over the *other* of two copies (one `pwrite`). The copy with the hig
 stands: a process killed at any instant leaves the whole effect of a call or nothing, and the cost of a call does not
 depend on how many processes share the file, nor on what they did meanwhile.
 
-When the table has outgrown a page, its oldest entries move to their cold pages, a few with each call, before the table
-without them is written; until then the table has them too, and the table is asked first. A cold page that is full
+When the table has outgrown a page, its oldest entries move to their cold pages, a few with each call. These have two
+copies as well, and the table says which of them stands: what moves, moves with the call. A cold page that is full
 forgets the entry that was moved there longest ago.
 
 Why not mapped: a mapped file that somebody truncates ends its readers with SIGBUS. Here it is a short read, and a
@@ -67,6 +67,7 @@ LOCK_WAIT_AGAIN_SECONDS = 0.05
 _TABLE_OFFSET = TABLES_AT - WORDS_AT
 _READ_BYTES = _TABLE_OFFSET + 2 * PAGE
 _WORD = struct.Struct("<QQ")
+_TOO_MUCH = "one call changes more state than the run's file can hold"
 
 
 class Table:
@@ -76,8 +77,8 @@ class Table:
     """
 
     __slots__ = (
-        "_guesses", "_image", "_places", "_salt", "_values", "_version", "_written", "boot", "calls", "changed", "fd",
-        "killed", "lock", "mono_at", "plain_calls", "terminated", "wait", "wide_at",
+        "_copies", "_guesses", "_image", "_places", "_salt", "_values", "_version", "_written", "boot", "calls",
+        "changed", "fd", "killed", "lock", "mono_at", "plain_calls", "terminated", "wait", "wide_at",
     )  # fmt: skip
 
     def __init__(self, fd: int, salt: int) -> None:
@@ -90,7 +91,7 @@ class Table:
         self._values: dict[bytes, tuple[int, ...]] = {}  # entries of this image, as far as they were read or written
         self._places: dict[bytes, int] = {}  # where a key stands in this image
         self._guesses: dict[bytes, int] = {}  # where it stood in an earlier one
-        self._written = 0  # cold pages that were ever written, as bits
+        self._written = self._copies = 0  # cold pages that were ever written, and their second copies, as bits
         self.changed = False  # something of the head that not every call changes
         self.calls = self.plain_calls = self.killed = self.terminated = 0
         self.boot = self.mono_at = self.wide_at = 0
@@ -137,17 +138,15 @@ class Table:
 
     def read(self, size: int = SIGHT.size) -> None:
         """Take over what others did. Without the lock it is a look: at what stood at some moment."""
-        for _ in range(3):  # `kill` does not wait for the lock, so a look may come in the middle of it
-            try:
-                raw = os.pread(self.fd, size, WORDS_AT)
-            except OSError as error:
-                raise StateUnavailable(f"the run's state cannot be read: {error.strerror}") from None
-            if len(raw) < size:
-                raise StateDamaged("it is shorter than it should be")
-            calls, not_calls, killed, not_killed, one, two = SIGHT.unpack_from(raw)
-            if calls ^ not_calls == ALL and killed ^ not_killed == ALL:
-                break
-        else:
+        try:
+            raw = os.pread(self.fd, size, WORDS_AT)
+        except OSError as error:
+            raise StateUnavailable(f"the run's state cannot be read: {error.strerror}") from None
+        if len(raw) < size:
+            raise StateDamaged("it is shorter than it should be")
+        calls, not_calls, killed, not_killed, one, two = SIGHT.unpack_from(raw)
+        # A complement that is one behind is a word that was about to be written.
+        if not (0 <= calls - (not_calls ^ ALL) <= 1 and 0 <= killed - (not_killed ^ ALL) <= 1):
             raise StateDamaged("its first words are not what was written")
         self.plain_calls = calls
         self.killed = killed
@@ -161,7 +160,7 @@ class Table:
     def _load(self, raw: bytes, copy: int) -> bool:
         """Take over one copy, if it is whole."""
         at = _TABLE_OFFSET + copy * PAGE
-        crc, length, version, calls, terminated, boot, mono_at, wide_at, written = HEAD.unpack_from(raw, at)
+        crc, length, version, calls, terminated, boot, mono_at, wide_at, written, copies = HEAD.unpack_from(raw, at)
         if not HEAD_BYTES <= length <= MAX_TABLE_BYTES:
             return False
         image = bytearray(raw[at : at + min(length, PAGE)])
@@ -172,14 +171,16 @@ class Table:
             return False
         self._version, self.calls, self.terminated = version, calls, terminated
         self.boot, self.mono_at, self.wide_at = boot, mono_at, wide_at
-        self._written = int.from_bytes(written, "little")
+        self._written, self._copies = int.from_bytes(written, "little"), int.from_bytes(copies, "little")
         self._take_over(image)
         return True
 
     def _take_over(self, image: bytearray) -> None:
         self._image = image
         self._values.clear()
-        self._guesses, self._places = self._places or self._guesses, {}
+        if self._places:
+            self._guesses = self._places.copy()
+            self._places.clear()
         if len(image) > 2 * PAGE:  # too long to search for each of its keys
             at = HEAD_BYTES
             while at < len(image):
@@ -215,7 +216,7 @@ class Table:
     def _cold(self, page: int) -> bytearray:
         if not self._written >> page & 1:
             return bytearray()
-        raw = os.pread(self.fd, PAGE, cold_at(page))
+        raw = os.pread(self.fd, PAGE, cold_at(page, self._copies >> page & 1))
         if len(raw) == PAGE:
             crc, length = COLD_HEAD.unpack_from(raw)
             if length <= PAGE and crc32(raw[4:length], self._salt) == crc:
@@ -266,6 +267,8 @@ class Table:
                 self._take_over(image)
             self._places[key] = len(image)
             image += raw
+            if len(image) > MAX_TABLE_BYTES:
+                raise StateUnavailable(_TOO_MUCH)
         self._values[key] = values
 
     def write(self) -> None:
@@ -273,15 +276,15 @@ class Table:
         image, version = self._image, self._version + 1
         size, copy = len(image), version & 1
         if self.changed:
-            written = self._written.to_bytes(64, "little")
-            REST.pack_into(image, REST_AT, self.terminated, self.boot, self.mono_at, self.wide_at, written)
+            cold = self._written.to_bytes(64, "little"), self._copies.to_bytes(64, "little")
+            REST.pack_into(image, REST_AT, self.terminated, self.boot, self.mono_at, self.wide_at, *cold)
             self.changed = False
         FRONT.pack_into(image, 0, 0, size, version, self.calls)
         CRC.pack_into(image, 0, crc32(image, self._salt))
         if size <= PAGE:
             self.write_at(image, TABLES_AT + copy * PAGE)
         elif size > MAX_TABLE_BYTES:
-            raise StateUnavailable("one call changes more state than the run's file can hold")
+            raise StateUnavailable(_TOO_MUCH)
         else:
             self.write_at(image[PAGE:], EXTENTS_AT + copy * EXTENT_BYTES)
             self.write_at(image[:PAGE], TABLES_AT + copy * PAGE)
@@ -335,10 +338,11 @@ class Table:
 
     def _write_cold(self, number: int, body: bytes | bytearray) -> None:
         tail = COLD_HEAD.pack(0, COLD_HEAD_BYTES + len(body))[4:] + body
-        self.write_at(crc32(tail, self._salt).to_bytes(4, "little") + tail, cold_at(number))
-        if not self._written >> number & 1:
-            self._written |= 1 << number
-            self.changed = True
+        self._copies ^= 1 << number
+        self._written |= 1 << number
+        self.changed = True
+        raw = crc32(tail, self._salt).to_bytes(4, "little") + tail
+        self.write_at(raw.ljust(PAGE, b"\0"), cold_at(number, self._copies >> number & 1))
 
     def forget(self, kept: Callable[[int, tuple[int, ...]], bool]) -> None:
         """Drop every entry whose pool and values are not `kept`; `write` makes it known."""
