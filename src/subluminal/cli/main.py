@@ -12,6 +12,7 @@ COMMANDS: Table = {
     "restore": ("subluminal.cli.clients.imports", "restore_command", "Put a client's configuration back."),
     "run": ("subluminal.cli.agents.run", "run_command", "Run an agent as one identified run."),
     "kill": ("subluminal.cli.agents.kill", "kill_command", "Stop a run: every further tool call is refused."),
+    "state": ("subluminal.cli.agents.state", "state_command", "Show what budgets and limits have counted."),
     "tail": ("subluminal.cli.tail.command", "TAIL", "Watch tool calls as they happen."),
     "runs": ("subluminal.cli.record.runs", "RUNS", "List runs."),
     "query": ("subluminal.cli.record.query", "QUERY", "Search recorded tool calls."),

@@ -180,7 +180,7 @@ class Health(Struct):
 class BreakerTripped(Struct):
     rule_id: str
     reason_code: str
-    scope: Literal["run", "tool", "server_tool"]
+    scope: Literal["run", "tool", "server_tool", "agent", "principal", "machine"]
     threshold: Count
     window_ms: Count
 

@@ -21,7 +21,7 @@ from subluminal.contracts.vocabulary import ALLOWLIST_MATCH, DENYLIST_MATCH
 # A snapshot of another format is not read but compiled anew.
 SNAPSHOT_FORMAT = 1
 
-Scope = Literal["run", "tool", "server_tool"]
+Scope = Literal["run", "tool", "server_tool", "agent", "principal", "machine"]
 # Integers up to here are exact in every JSON implementation.
 Count = Annotated[int, Meta(ge=0, le=2**53 - 1)]
 Positive = Annotated[int, Meta(ge=1, le=2**53 - 1)]

@@ -27,7 +27,7 @@ RUN_STATUS_SEVERITY = ("TERMINATED", "FAILED", "CANCELLED", "SUCCEEDED")
 
 # Contract B: policy.
 RULE_KINDS = ("allow", "deny", "budget", "rate_limit", "breaker", "dedupe", "tag")
-SCOPES = ("run", "tool", "server_tool")
+SCOPES = ("run", "tool", "server_tool", "agent", "principal", "machine")
 SEVERITIES = ("info", "warn", "critical")
 RISK_CLASSES = ("read_like", "write_like", "network_like")  # examples of the pack; any other word is allowed
 

@@ -8,8 +8,9 @@ import stat
 
 from subluminal.doctor.findings import ERROR, WARNING, Area, quoted
 from subluminal.host import home
+from subluminal.host.run.listing import list_runs
 from subluminal.host.run.registration import stale_registrations
-from subluminal.host.run.state import list_runs
+from subluminal.host.run.view import wide_state
 from subluminal.reports.printable import count
 
 # Below this the ledger will soon be unable to grow.
@@ -72,6 +73,14 @@ def check_runs() -> Area:
     area.summary = f"{count(len(runs), 'run')} with state" if runs else "none yet"
     if stopped:
         area.summary += f", {len(stopped)} stopped"
+    for run in runs:
+        if run.damage:
+            message = f"the state of run {run.run_id or run.path} is damaged: {run.damage}"
+            area.add(ERROR, "state-damaged", message, quoted("sub", "state", run.run_id or "RUN", "--reset"))
+    wide = wide_state()
+    if wide is not None and wide.damage:
+        message = f"the state of this machine ({wide.path}) is damaged: {wide.damage}"
+        area.add(ERROR, "state-damaged", message, "sub state --machine --reset")
     if stale:
         message = f"{count(len(stale), 'registration')} of a `sub run` that was killed"
         area.add(WARNING, "stale-registration", message, quoted("rm", *stale))

@@ -11,7 +11,8 @@ http_token      the bearer token of its HTTP API
 host_id         this machine and user, in every event
 spool/          one journal per shim, `<shim_id>.jsonl`, ingested by ledgerd exactly once
 spool/rejected/ lines of journals that are no events
-run/            run state shared between the shims of a run, `<hash>.state`; who runs an agent, `<pid>.json`
+state/          state of scopes that outlive a run: `wide.2.state`
+run/            run state shared between the shims of a run, `<hash>.2.state`; who runs an agent, `<pid>.json`
 snapshots/      compiled policies, `<hash of the source>.json`
 backups/        clients' files as they were before an import
 secrets/        the file key store
@@ -82,6 +83,7 @@ token_file = _entry(_FILES, "http_token")
 host_id_file = _entry(_FILES, "host_id")
 spool_dir = _entry(_DIRECTORIES, "spool")
 run_dir = _entry(_DIRECTORIES, "run")
+state_dir = _entry(_DIRECTORIES, "state")
 snapshot_dir = _entry(_DIRECTORIES, "snapshots")
 backup_dir = _entry(_DIRECTORIES, "backups")
 secret_dir = _entry(_DIRECTORIES, "secrets")
@@ -99,6 +101,10 @@ def rejected_dir(spool: str | None = None) -> str:
 
 def run_state_file(name: str, directory: str | None = None) -> str:
     return os.path.join(directory or run_dir(), f"{name}.state")
+
+
+def wide_state_file(home: str | None = None) -> str:
+    return os.path.join(state_dir(home), "wide.2.state")
 
 
 def registration_file(pid: int) -> str:

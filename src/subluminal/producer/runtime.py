@@ -23,7 +23,8 @@ from time import monotonic_ns, time_ns
 from subluminal.host.config import Config, load_config
 from subluminal.host.identity import borrow_environment
 from subluminal.host.record.doorbell import DELAY_MS, Doorbell
-from subluminal.host.run.state import LOCK_WAIT_SECONDS, SharedState
+from subluminal.host.run.state import SharedState
+from subluminal.host.run.table import LOCK_WAIT_SECONDS
 from subluminal.producer.producer import Producer, assemble
 
 TYPE_CHECKING = False

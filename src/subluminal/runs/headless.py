@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from subluminal.contracts.errors import ConfigError, UsageError
 from subluminal.contracts.moments import rfc3339
 from subluminal.host import home
-from subluminal.host.run.state import list_runs
+from subluminal.host.run.listing import list_runs
 from subluminal.ledger.fold.run_facts import RunFacts
 from subluminal.ledger.trace.run_directory import HOLD_MS, RunDirectory, writers_left
 from subluminal.producer.producer import Producer

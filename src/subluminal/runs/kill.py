@@ -7,9 +7,9 @@ import time
 from typing import NamedTuple
 
 from subluminal.contracts.errors import UsageError
+from subluminal.host.run.listing import kill, list_runs
 from subluminal.host.run.processes import run_processes, send_signal
 from subluminal.host.run.registration import registered
-from subluminal.host.run.state import SharedState, list_runs
 from subluminal.reports.printable import printable
 
 # `sub run` looks ten times a second and needs up to 3.6 s to end an agent that will not.
@@ -44,7 +44,7 @@ def runs_named(run: str | None) -> list[str]:
 
 
 def kill_runs(run_ids: list[str], reason: str) -> Killed:
-    killed = [run_id for run_id in run_ids if SharedState.kill(run_id, "OPERATOR", reason)]
+    killed = [run_id for run_id in run_ids if kill(run_id, "OPERATOR", reason)]
     return Killed(killed, [run_id for run_id in run_ids if run_id not in killed], _wait_for_agents(killed))
 
 

@@ -221,7 +221,7 @@ def test_an_unknown_kind_of_rule_is_an_error(kind):
         bundle(rules=[rule(match={"time": {"utc_hours": ["9-17\n"]}})]),
         bundle(rules=[effect_with("budget", on_exceed="THROTTLE")]),
         bundle(rules=[effect_with("budget", limit_calls=-1)]),
-        bundle(rules=[effect_with("budget", scope="agent")]),
+        bundle(rules=[effect_with("budget", scope="planet")]),
         bundle(rules=[effect_with("rate_limit", on_limit="TERMINATE_RUN")]),
         bundle(rules=[effect_with("rate_limit", refill_period_ms=0)]),
         bundle(rules=[effect_with("breaker", on_trip="THROTTLE")]),

@@ -14,6 +14,7 @@ from subluminal.contracts.agent_event import AgentEvent
 from subluminal.contracts.errors import UsageError
 from subluminal.contracts.vocabulary import IDENTITY_VARIABLES
 from subluminal.host.identity import discover
+from subluminal.host.run.listing import kill
 from subluminal.host.run.registration import registered
 from subluminal.host.run.state import SharedState
 from subluminal.runs.agent import FollowedAgent
@@ -75,7 +76,7 @@ def test_a_run_is_registered_while_its_command_runs_and_its_result_is_a_value(ho
 
 def test_a_run_that_is_terminated_ends_its_command_and_says_why() -> None:
     SharedState.open("r")
-    SharedState.kill("r", "OPERATOR", "enough")
+    kill("r", "OPERATOR", "enough")
     said: list[str] = []
     outcome = run_command(["sleep", "60"], RunOptions(run_id="r"), said.append)
     assert (outcome.code, outcome.status) == (125, "TERMINATED")
@@ -112,5 +113,5 @@ def test_an_order_to_the_run_ends_the_agent_that_is_followed(tmp_path: Path) -> 
     program.write_text("#!/bin/sh\necho begun\nsleep 60\n")
     program.chmod(0o755)
     followed = FollowedAgent(Generic(), RunRequest("do it", program=str(program)), record=False)
-    outcome = asyncio.run(followed.follow(lambda _: bool(SharedState.kill(followed.run_id, "OPERATOR", "enough"))))
+    outcome = asyncio.run(followed.follow(lambda _: bool(kill(followed.run_id, "OPERATOR", "enough"))))
     assert (outcome.code, outcome.completion.status, outcome.terminated) == (125, "CANCELLED", ("OPERATOR", "enough"))

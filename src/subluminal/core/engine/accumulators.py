@@ -1,13 +1,15 @@
 """The rules that keep state: budget, rate_limit, dedupe, breaker (§2.5).
 
 Each reads its entries and gathers operations; none changes state itself. Keys are digests of the policy, the rule and
-the scope: `run` is one entry per rule, `tool` one per tool name, `server_tool` one per server and tool. A leg that
+the scope: `run` is one entry per rule, `tool` one per tool name, `server_tool` one per server and tool. `agent`,
+`principal` and `machine` outlive the run: one per agent id, per principal, and one for this SUB_HOME. A leg that
 continues a call, and another door that sees the same one (`claims`), is neither charged nor counted again.
 """
 
 from __future__ import annotations
 
 from subluminal.contracts.digest import blake2b
+from subluminal.contracts.jsontext import to_json
 from subluminal.contracts.vocabulary import (
     BLOCK,
     BREAKER_ERRORS,
@@ -21,36 +23,47 @@ from subluminal.core.engine.rules import AccessRule, Refusal, Rule, TagRule
 from subluminal.core.engine.state import (
     CLOCK_SLACK_MS,
     KEY_BYTES,
+    KEYED,
+    LABEL,
     MARK,
     MAX_INTEGER,
-    MAX_WINDOW,
-    PUSH,
-    SET,
-    SET_RUN,
-    live,
+    RUN,
+    WIDE,
+    WINDOW,
 )
+from subluminal.core.engine.windows import Window
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from subluminal.contracts.identity import Identity
+    from subluminal.contracts.toolcall import ToolCall
     from subluminal.core.engine.rules import Judgement, Outcome, Trip
-    from subluminal.core.engine.state import Entries, Op
+    from subluminal.core.engine.state import Op, State
 
 
-_NOTHING = (0, b"", 0, 0, 0)
+_NOTHING = (0, 0, 0)
+WIDE_SCOPES = ("agent", "principal", "machine")
 
 
 class Accumulator(Rule):
-    """A rule with state. `keys` are made once per (server, tool)."""
+    """A rule with state. `keys` are made once per (server, tool). `wide`: its scope outlives the run."""
 
-    __slots__ = ("run_wide", "scope", "set_op")
+    __slots__ = ("_owner", "_user", "pool", "scope", "wide")
 
     def __init__(self, number: int, spec: dict[str, Any]) -> None:
         super().__init__(number, spec)
         self.scope: str = self.detail.get("scope") or "run"
-        self.run_wide = self.scope == "run"
-        self.set_op = SET_RUN if self.run_wide else SET
+        self.wide = WIDE if self.scope in WIDE_SCOPES else 0
+        self.pool = self.wide + (KEYED if self.scope in ("tool", "server_tool") else RUN)
+        self._owner = self._user = ""
+
+    def belongs_to(self, identity: Identity) -> None:
+        """Whose entries a wide scope has: who is not known shares one with all who are not."""
+        owners = {"agent": identity.agent_id, "principal": identity.principal or "unknown"}
+        self._owner = owners.get(self.scope, "")
+        self._user = identity.run_id
 
     def keys(self, policy: str, server_name: str, tool_name: str) -> Any:
         return self.digest(policy, server_name, tool_name).digest()
@@ -58,7 +71,9 @@ class Accumulator(Rule):
     def digest(self, policy: str, server_name: str, tool_name: str, *more: str) -> Any:
         """Unambiguous: every part is preceded by its length."""
         parts = [policy, self.rule_id, self.kind, self.scope, *more]
-        if self.scope != "run":
+        if self.wide:
+            parts.append(self._owner)
+        elif self.scope != "run":
             parts.append(tool_name)
         if self.scope == "server_tool":
             parts.append(server_name)
@@ -67,6 +82,31 @@ class Accumulator(Rule):
             raw = part.encode("utf-8", "surrogatepass")
             state.update(b"%d:" % len(raw) + raw)
         return state
+
+    def now(self, judgement: Judgement) -> int:
+        return judgement.wide_ms if self.wide else judgement.mono_ms
+
+    def label(self, key: bytes, policy_id: str, call: ToolCall, **more: object) -> Op:
+        """What the entry is, for people; said when it is made."""
+        facts: dict[str, object] = {"policy_id": policy_id, "rule_id": self.rule_id, "kind": self.kind}
+        facts["scope"] = self.scope
+        if self.wide:
+            facts["of"] = self._owner
+        elif self.scope != "run":
+            facts["tool"] = call.tool_name[:64]
+        if self.scope == "server_tool":
+            facts["server"] = call.server_name[:32]
+        return (self.wide + LABEL, key, to_json({**facts, **more}).encode("utf-8", "replace"))
+
+    def used_by(self, judgement: Judgement, keys: bytes, policy_id: str) -> list[Op]:
+        """Who used a wide entry: the calls of each run."""
+        key = blake2b(keys + self._user.encode("utf-8", "surrogatepass"), digest_size=KEY_BYTES).digest()
+        values = judgement.state.get(self.wide + KEYED, key)
+        calls = 0 if values is None else values[0]
+        ops: list[Op] = [(self.wide + KEYED, key, (calls + 1, 0, judgement.wide_ms))]
+        if values is None:
+            ops.append(self.label(key, policy_id, judgement.call, used_by=self._user[:48]))
+        return ops
 
     def peek(self, judgement: Judgement, keys: Any) -> Any:
         """The state as a trace shows it."""
@@ -91,13 +131,17 @@ class BudgetRule(Accumulator):
     def apply(self, judgement: Judgement, outcome: Outcome, keys: Any) -> Refusal | None:
         if judgement.counted:
             return None
-        entries = judgement.entries
-        _, _, calls, cost, _ = (entries.run_wide if self.run_wide else entries.keyed).get(keys, _NOTHING)
+        values = judgement.state.get(self.pool, keys)
+        calls, cost, _ = values or _NOTHING
         if calls < self._limit_calls and cost + self._cost <= self._limit_cost:
-            judgement.always.append((self.set_op, keys, calls + 1, cost + self._cost, 0))
+            judgement.always.append((self.pool, keys, (calls + 1, cost + self._cost, 0)))
+            if values is None:
+                judgement.always.append(self._label(keys, outcome, judgement))
+            if self.wide:
+                judgement.always += self.used_by(judgement, keys, outcome.engine.state_name)
             return None
         # Written again unchanged, so that a counter in use is not the least recently written one.
-        judgement.always.append((self.set_op, keys, calls, cost, 0))
+        judgement.always.append((self.pool, keys, (calls, cost, 0)))
         facts: dict[str, Any] = {"scope": self.scope}
         if calls >= self._limit_calls:
             facts.update(limit=self._limit_calls, used=calls, unit="calls")
@@ -105,9 +149,12 @@ class BudgetRule(Accumulator):
             facts.update(limit=self._limit_cost, used=cost, unit="cost units")
         return Refusal(self, self._on_exceed, self.reason_code or BUDGET_EXCEEDED, facts)
 
+    def _label(self, keys: bytes, outcome: Outcome, judgement: Judgement) -> Op:
+        limits = {name: self.detail[name] for name in ("limit_calls", "limit_cost_units") if self.detail.get(name)}
+        return self.label(keys, outcome.engine.state_name, judgement.call, **limits)
+
     def peek(self, judgement: Judgement, keys: Any) -> Any:
-        entries = judgement.entries
-        _, _, calls, cost, _ = (entries.run_wide if self.run_wide else entries.keyed).get(keys, _NOTHING)
+        calls, cost, _ = judgement.state.get(self.pool, keys) or _NOTHING
         return {"calls": calls, "cost_units": cost}
 
 
@@ -129,12 +176,11 @@ class RateRule(Accumulator):
 
     def bucket(self, judgement: Judgement, key: bytes) -> tuple[int, int, int]:
         """Tokens, remainder and time of the bucket as it stands now."""
-        now = judgement.mono_ms
-        entries = judgement.entries
-        op = (entries.run_wide if self.run_wide else entries.keyed).get(key)
-        if op is None:
+        now = self.now(judgement)
+        values = judgement.state.get(self.pool, key)
+        if values is None:
             return self._capacity, 0, now
-        _, _, tokens, remainder, at_ms = op
+        tokens, remainder, at_ms = values
         if at_ms > now + CLOCK_SLACK_MS:
             return min(tokens, self._capacity), 0, now
         if now > at_ms:
@@ -150,7 +196,11 @@ class RateRule(Accumulator):
             return None
         tokens, remainder, at_ms = self.bucket(judgement, keys)
         if tokens >= self._cost:
-            outcome.if_allowed.append((self.set_op, keys, tokens - self._cost, remainder, at_ms))
+            outcome.if_allowed.append((self.pool, keys, (tokens - self._cost, remainder, at_ms)))
+            if tokens == self._capacity:  # it may be a new one
+                outcome.if_allowed.append(
+                    self.label(keys, outcome.engine.state_name, judgement.call, capacity=self._capacity)
+                )
             return None
         facts = {"scope": self.scope, "limit": self._capacity, "used": self._capacity - tokens}
         facts["backoff_ms"] = self._backoff_ms or self._wait_ms(tokens, remainder)
@@ -183,17 +233,17 @@ class DedupeRule(Accumulator):
         if judgement.counted:
             return None
         key = _with_args(keys, judgement)
-        now = judgement.mono_ms
-        mark = judgement.entries.marks.get(key)
-        if mark is not None and -CLOCK_SLACK_MS <= now - mark[2] < self._window_ms:
+        now = self.now(judgement)
+        mark = judgement.state.get(self.wide + MARK, key)
+        if mark is not None and -CLOCK_SLACK_MS <= now - mark[0] < self._window_ms:
             facts = {"scope": self.scope, "window_ms": self._window_ms, "count": 2}
             return Refusal(self, self._on_duplicate, self.reason_code or DUPLICATE_CALL, facts)
-        outcome.if_allowed.append((MARK, key, now, 0, 0))
+        outcome.if_allowed.append((self.wide + MARK, key, (now, 0)))
         return None
 
     def peek(self, judgement: Judgement, keys: Any) -> Any:
-        mark = judgement.entries.marks.get(_with_args(keys, judgement))
-        return {"last_ms_ago": None if mark is None else judgement.mono_ms - mark[2]}
+        mark = judgement.state.get(self.wide + MARK, _with_args(keys, judgement))
+        return {"last_ms_ago": None if mark is None else self.now(judgement) - mark[0]}
 
 
 class BreakerRule(Accumulator):
@@ -204,10 +254,10 @@ class BreakerRule(Accumulator):
     def __init__(self, number: int, spec: dict[str, Any]) -> None:
         super().__init__(number, spec)
         window_ms = self.number_of("window_ms")
-        self.errors = _limit(self.number_of("error_threshold"), window_ms)
-        self.repeats = _limit(self.number_of("repeat_threshold"), self.number_of("repeat_window_ms"))
+        self.errors = _window(self.number_of("error_threshold"), window_ms)
+        self.repeats = _window(self.number_of("repeat_threshold"), self.number_of("repeat_window_ms"))
         self.slow_ms = self.number_of("latency_threshold_ms")
-        self.slow = _limit(self.number_of("latency_count", 1), window_ms) if self.slow_ms else None
+        self.slow = _window(self.number_of("latency_count", 1), window_ms) if self.slow_ms else None
         self.on_trip: str = self.detail.get("on_trip") or BLOCK
         # Whether it must be told how calls end.
         self.watches = self.errors is not None or self.slow is not None
@@ -230,62 +280,61 @@ class BreakerRule(Accumulator):
             refusal = self._open(judgement, slow, self.slow, BREAKER_LATENCY)
         if self.repeats is None or judgement.counted:
             return refusal
-        threshold, window_ms = self.repeats
         key = _with_args(repeats, judgement)
-        stamps = judgement.entries.windows.get(key)
-        before = 0 if stamps is None else len(live(stamps, judgement.mono_ms, window_ms))
-        judgement.always.append((PUSH, key, judgement.mono_ms, window_ms, threshold))
-        if before + 1 == threshold:
-            judgement.trips.append(trip(self, BREAKER_REPEAT, self.scope, threshold, window_ms))
-        if before + 1 >= threshold and refusal is None:
-            return self._refuse(BREAKER_REPEAT, threshold, window_ms)
+        now = self.now(judgement)
+        values = judgement.state.get(self.wide + WINDOW, key) or ()
+        count = self.repeats.count(values, now) + 1
+        judgement.always.append((self.wide + WINDOW, key, self.repeats.push(values, now)))
+        if count == self.repeats.threshold:
+            judgement.trips.append(trip(self, BREAKER_REPEAT, self.repeats))
+        if count >= self.repeats.threshold and refusal is None:
+            return self._refuse(BREAKER_REPEAT, self.repeats)
         return refusal
 
-    def _open(self, judgement: Judgement, key: bytes, limit: tuple[int, int], reason_code: str) -> Refusal | None:
-        threshold, window_ms = limit
-        stamps = judgement.entries.windows.get(key, ())
-        if len(stamps) < threshold or len(live(stamps, judgement.mono_ms, window_ms)) < threshold:
+    def _open(self, judgement: Judgement, key: bytes, window: Window, reason_code: str) -> Refusal | None:
+        values = judgement.state.get(self.wide + WINDOW, key)
+        if values is None or window.count(values, self.now(judgement)) < window.threshold:
             return None
-        return self._refuse(reason_code, threshold, window_ms)
+        return self._refuse(reason_code, window)
 
-    def _refuse(self, reason_code: str, threshold: int, window_ms: int) -> Refusal:
-        numbers = dict.fromkeys(("threshold", "limit", "count", "used"), threshold)
-        facts = {"scope": self.scope, **numbers, "window_ms": window_ms}
+    def _refuse(self, reason_code: str, window: Window) -> Refusal:
+        numbers = dict.fromkeys(("threshold", "limit", "count", "used"), window.threshold)
+        facts = {"scope": self.scope, **numbers, "window_ms": window.window_ms}
         return Refusal(self, self.on_trip, self.reason_code or reason_code, facts)
 
-    def feed(self, entries: Entries, keys: Any, ok: bool, latency_ms: int, mono_ms: int) -> tuple[list[Op], list[Trip]]:
+    def feed(self, state: State, keys: Any, ok: bool, latency_ms: int, mono_ms: int) -> tuple[list[Op], list[Trip]]:
         """How a call ended: operations, and the trips they cause."""
         ops: list[Op] = []
         trips: list[Trip] = []
         errors, slow, _ = keys
-        for hit, limit, key, reason_code in (
+        now = (state.wide_ms or mono_ms) if self.wide else mono_ms
+        for hit, window, key, reason_code in (
             (not ok, self.errors, errors, BREAKER_ERRORS),
             (self.slow is not None and latency_ms > self.slow_ms, self.slow, slow, BREAKER_LATENCY),
         ):
-            if not hit or limit is None:
+            if not hit or window is None:
                 continue
-            threshold, window_ms = limit
-            before = len(live(entries.windows.get(key, ()), mono_ms, window_ms))
-            ops.append((PUSH, key, mono_ms, window_ms, threshold))
-            if before + 1 == threshold:
-                trips.append(trip(self, reason_code, self.scope, threshold, window_ms))
+            values = state.get(self.wide + WINDOW, key) or ()
+            ops.append((self.wide + WINDOW, key, window.push(values, now)))
+            if window.count(values, now) + 1 == window.threshold:
+                trips.append(trip(self, reason_code, window))
         return ops, trips
 
     def peek(self, judgement: Judgement, keys: Any) -> Any:
-        windows = judgement.entries.windows
-        now = judgement.mono_ms
         seen: dict[str, int] = {}
-        if self.errors is not None:
-            seen["errors"] = len(live(windows.get(keys[0], ()), now, self.errors[1]))
-        if self.slow is not None:
-            seen["slow"] = len(live(windows.get(keys[1], ()), now, self.slow[1]))
+        for name, window, key in (("errors", self.errors, keys[0]), ("slow", self.slow, keys[1])):
+            if window is not None:
+                seen[name] = self._count(judgement, window, key)
         if self.repeats is not None:
-            seen["repeats"] = len(live(windows.get(_with_args(keys[2], judgement), ()), now, self.repeats[1]))
+            seen["repeats"] = self._count(judgement, self.repeats, _with_args(keys[2], judgement))
         return seen
 
+    def _count(self, judgement: Judgement, window: Window, key: bytes) -> int:
+        return window.count(judgement.state.get(self.wide + WINDOW, key) or (), self.now(judgement))
 
-def _limit(threshold: int, window_ms: int) -> tuple[int, int] | None:
-    return (min(threshold, MAX_WINDOW), window_ms) if threshold > 0 else None
+
+def _window(threshold: int, window_ms: int) -> Window | None:
+    return Window(threshold, window_ms) if threshold > 0 else None
 
 
 def _with_args(prefix: Any, judgement: Judgement) -> bytes:
@@ -295,14 +344,14 @@ def _with_args(prefix: Any, judgement: Judgement) -> bytes:
     return key
 
 
-def trip(rule: Rule, reason_code: str, scope: str, threshold: int, window_ms: int) -> Trip:
+def trip(rule: Accumulator, reason_code: str, window: Window) -> Trip:
     """A breaker that has just tripped, with the members of the breaker_trip event."""
     return {
         "rule_id": rule.rule_id,
         "reason_code": reason_code,
-        "scope": scope,
-        "threshold": threshold,
-        "window_ms": window_ms,
+        "scope": rule.scope,
+        "threshold": window.threshold,
+        "window_ms": window.window_ms,
     }
 
 
@@ -317,6 +366,10 @@ _KINDS: dict[str, type[Rule]] = {
 }
 
 
-def build_rules(specs: list[dict[str, Any]]) -> list[Rule]:
+def build_rules(specs: list[dict[str, Any]], identity: Identity) -> list[Rule]:
     """The enabled rules, in order."""
-    return [_KINDS[spec["kind"]](number, spec) for number, spec in enumerate(specs) if spec.get("enabled", True)]
+    rules = [_KINDS[spec["kind"]](number, spec) for number, spec in enumerate(specs) if spec.get("enabled", True)]
+    for rule in rules:
+        if isinstance(rule, Accumulator):
+            rule.belongs_to(identity)
+    return rules

@@ -54,7 +54,7 @@ class Engine:
         self.applies = selectors_match(snapshot.get("selectors"), identity)
         self.fails_open = defaults.get("decision_on_error") == ALLOW
         self.fails_open_for_reads = bool(defaults.get("fail_open_read_tools"))
-        self.rules = build_rules(snapshot.get("rules") or [])
+        self.rules = build_rules(snapshot.get("rules") or [], identity)
         # Distinguishes the state of bundles that carry the same policy_id; set by the stack.
         self.state_name = self.policy.policy_id
         self._planner = Planner(self.rules)
@@ -116,10 +116,12 @@ class Engine:
                 outcome.refusal = refusal
                 return
 
-    def fail(self, plan: Plan, reason_code: str) -> Outcome:
+    def fail(self, plan: Plan, reason_code: str, why: str) -> Outcome:
         """The outcome when no rule could be evaluated at all."""
         outcome = Outcome(self, plan.tags, plan.tagged)
-        self._settle_refusals(outcome, [self._failure(None, reason_code)])
+        failure = self._failure(None, reason_code)
+        failure.facts["why"] = why
+        self._settle_refusals(outcome, [failure])
         return outcome
 
     # -- wording ----------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ class Claim(Struct, eq=False, gc=False):
     joined: bool
 
     def op(self, mono_ms: int) -> Op:
-        return (MARK, self.key, mono_ms, self.doors, 0)
+        return (MARK, self.key, (mono_ms, self.doors))
 
 
 def claim_of(judgement: Judgement) -> Claim | None:
@@ -52,7 +52,7 @@ def claim_of(judgement: Judgement) -> Claim | None:
         digest.update(b"%d:" % len(raw) + raw)
     key: bytes = digest.digest()
     door = _DOORS.get(call.transport, _DOORS["unknown"])
-    mark = judgement.entries.marks.get(key)
-    if mark is None or mark[3] & door or not -CLOCK_SLACK_MS <= judgement.mono_ms - mark[2] < CLAIM_MS:
+    mark = judgement.state.get(MARK, key)
+    if mark is None or mark[1] & door or not -CLOCK_SLACK_MS <= judgement.mono_ms - mark[0] < CLAIM_MS:
         return Claim(key, door, False)
-    return Claim(key, mark[3] | door, True)
+    return Claim(key, mark[1] | door, True)

@@ -82,7 +82,8 @@ def _why_and_next(reason_code: str, facts: dict[str, Any]) -> tuple[str, str] | 
     if reason_code == vocab.BREAKER_LATENCY:
         return f"{get('count')} calls within {duration(facts['window_ms'])} were too slow", "Wait, or try another way"
     if reason_code == vocab.EVALUATION_ERROR:
-        return "the policy could not be evaluated for this call", "Report this to the operator"
+        why = f" ({facts['why']})" if "why" in facts else ""
+        return f"the policy could not be evaluated for this call{why}", "Tell the operator to run `sub doctor`"
     if reason_code == vocab.UNINSPECTED_ARGS:
         return "the arguments are too large to be checked by policy", "Send smaller arguments"
     if reason_code == vocab.AMBIGUOUS_MESSAGE:
@@ -94,8 +95,10 @@ def _why_and_next(reason_code: str, facts: dict[str, Any]) -> tuple[str, str] | 
 
 def _scope(facts: dict[str, Any]) -> str:
     scope = facts.get("scope")
-    if scope == "run":
-        return "for this run"
+    if scope in ("run", "agent", "principal"):
+        return f"for this {scope}"
+    if scope == "machine":
+        return "on this machine"
     return "for this tool" if scope == "tool" else "for this tool on this server"
 
 

@@ -70,7 +70,7 @@ class Step:
 class Plan:
     """The steps for one tool. `tags` holds from the start; `tagged` is what the policy itself added to it."""
 
-    __slots__ = ("access", "stateful", "steps", "tagged", "tags")
+    __slots__ = ("access", "stateful", "steps", "tagged", "tags", "wide")
 
     def __init__(
         self, steps: list[Step], access: AccessRule | None, tags: frozenset[str], tagged: frozenset[str]
@@ -80,6 +80,7 @@ class Plan:
         self.tags = tags
         self.tagged = tagged
         self.stateful = any(step.accumulator is not None for step in steps)
+        self.wide = any(step.accumulator is not None and step.accumulator.wide for step in steps)
 
 
 class Planner:

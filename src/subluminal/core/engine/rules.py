@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from subluminal.contracts.toolcall import ToolCall
     from subluminal.core.engine.accumulators import BreakerRule
     from subluminal.core.engine.bundle import Engine
-    from subluminal.core.engine.state import Entries, Op
+    from subluminal.core.engine.state import Op, State
 
     # What `settle` needs of a breaker that watches a call: its bundle, itself, its keys, and whose call it was.
     Watch = list[tuple[Engine, BreakerRule, Any, ToolCall]]
@@ -42,7 +42,8 @@ class Judgement(Struct, eq=False, gc=False):
     read_args_hash: Callable[[], str]
     wall_ms: int
     mono_ms: int
-    entries: Entries
+    state: State
+    wide_ms: int = 0  # the time of scopes that outlive the run
     counted: bool = False  # an earlier leg, or another door, has been charged for this call
     always: list[Op] = []  # applied whatever is decided: an attempt counts
     trips: list[Trip] = []

@@ -25,7 +25,7 @@ from subluminal.core.engine.claims import claim_of
 from subluminal.core.engine.hints import show_name, summary
 from subluminal.core.engine.plan import MAX_CACHED_NAME_CHARS, MAX_PLANS, Cache, Plan
 from subluminal.core.engine.rules import Judgement, Outcome, Refusal, TagRule
-from subluminal.core.engine.state import Entries, StateUnavailable, terminate_op
+from subluminal.core.engine.state import LocalState, StateDamaged, StateUnavailable, terminate_op
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,11 +36,13 @@ if TYPE_CHECKING:
     from subluminal.core.engine.claims import Claim
     from subluminal.core.engine.rules import Trip, Watch
     from subluminal.core.engine.state import Op, State
+    from subluminal.core.engine.trace import Tracer
 
 
 __all__ = ["Engine", "Stack", "Verdict"]
 
 NO_POLICY = PolicyRef("none", "0", "")
+_NO_STATE = LocalState()  # for plans that ask for none
 
 
 class Verdict(Struct, eq=False, gc=False):
@@ -56,11 +58,12 @@ class Verdict(Struct, eq=False, gc=False):
 class _Plans:
     """The plans of all bundles for one tool, and what of the verdict they already settle."""
 
-    __slots__ = ("pairs", "settled", "stateful", "tags", "tags_vary")
+    __slots__ = ("pairs", "settled", "stateful", "tags", "tags_vary", "wide")
 
     def __init__(self, pairs: list[tuple[Engine, Plan]], risk: frozenset[str]) -> None:
         self.pairs = pairs
         self.stateful = any(plan.stateful for _, plan in pairs)
+        self.wide = any(plan.wide for _, plan in pairs)
         self.tags = sorted(risk.union(*(plan.tags for _, plan in pairs)))
         self.tags_vary = any(isinstance(step.rule, TagRule) for _, plan in pairs for step in plan.steps)
         # No rule to look at and nothing refused: the decision is the same for every call.
@@ -98,14 +101,18 @@ class Stack:
         """Decide one call. `args()` gives None when the arguments were not inspected, or raises CanonicalError."""
         key = (call.tool_name, call.server_name, call.risk_classes)
         plans: _Plans = self._plans.hot.get(key) or self._plans_for(call)
-        judgement = Judgement(call, args, args_hash, wall_ms, mono_ms, state.entries, call.continues is not None)
-        if state.terminated is not None:
-            return self._terminated(state, judgement, plans)
+        judgement = Judgement(call, args, args_hash, wall_ms, mono_ms, state, 0, call.continues is not None)
         if call.ambiguous is not None:
+            seq = state.next_seq()
+            if state.stopped:
+                return self._terminated(state, judgement, plans, seq)
             outcomes = [_ambiguous(engine, plan) for engine, plan in plans.pairs]
-            return Verdict(self._decide(outcomes, judgement), plans.tags, [], None, state.next_seq())
+            return Verdict(self._decide(outcomes, judgement), plans.tags, [], None, seq)
         if plans.settled is not None and trace is None:
-            return Verdict(plans.settled, plans.tags, [], None, state.next_seq())
+            seq = state.next_seq()
+            if state.stopped:
+                return self._terminated(state, judgement, plans, seq)
+            return Verdict(plans.settled, plans.tags, [], None, seq)
         return self._judge(plans, judgement, state, trace)
 
     def _judge(self, plans: _Plans, judgement: Judgement, state: State, trace: list[dict[str, Any]] | None) -> Verdict:
@@ -115,29 +122,18 @@ class Stack:
 
             tracer = Tracer(trace)
             plans = _Plans([(engine, engine.plan(judgement.call, True)) for engine in self.engines], frozenset())
+        failed = None
         try:
-            if plans.stateful:
-                state.begin()
-            try:
-                judgement.entries = state.entries
-                claim = None
-                if plans.stateful and judgement.call.call_context is not None and not judgement.counted:
-                    claim = claim_of(judgement)
-                    judgement.counted = claim is not None and claim.joined
-                outcomes: list[Outcome] = []
-                for engine, plan in plans.pairs:
-                    outcomes.append(engine.evaluate(plan, judgement, tracer))
-                watch = self._gather(outcomes, judgement, claim)
-            except BaseException:
-                if plans.stateful:
-                    state.abandon()
-                raise
-            seq = state.commit(judgement.always, True) if plans.stateful else state.next_seq()
-        except StateUnavailable:
-            outcomes = [engine.fail(plan, EVALUATION_ERROR) for engine, plan in plans.pairs]
+            seq, outcomes, watch = self._evaluate(plans, judgement, state, tracer)
+        except StateUnavailable as unavailable:
+            outcomes = failed = [engine.fail(plan, EVALUATION_ERROR, str(unavailable)) for engine, plan in plans.pairs]
+            if isinstance(unavailable, StateDamaged) and all(outcome.refusal is None for outcome in outcomes):
+                state.start_afresh()  # for the calls after this one
             judgement.trips.clear()
             watch = None
             seq = state.next_seq()
+        if outcomes is None or (outcomes is failed and state.stopped):
+            return self._terminated(state, judgement, plans, seq)
         decision = self._decide(outcomes, judgement)
         if tracer is not None:
             tracer.finish(self.engines, judgement)
@@ -147,6 +143,32 @@ class Stack:
                 judgement.call.risk_classes.union(*(outcome.tags | outcome.suspected for outcome in outcomes))
             )
         return Verdict(decision, tags, judgement.trips, watch, seq)
+
+    def _evaluate(
+        self, plans: _Plans, judgement: Judgement, state: State, tracer: Tracer | None
+    ) -> tuple[int, list[Outcome] | None, Watch | None]:
+        """Every bundle over the state, and its effects published: all of them, or none. No outcomes: terminated."""
+        if not plans.stateful:
+            seq = state.next_seq()
+            if state.stopped:
+                return seq, None, None
+            outcomes = [engine.evaluate(plan, judgement, tracer) for engine, plan in plans.pairs]
+            return seq, outcomes, self._gather(outcomes, judgement, None)
+        state.begin(plans.wide)
+        try:
+            judgement.wide_ms = state.wide_ms or judgement.mono_ms
+            if state.stopped:
+                return state.commit([], True), None, None
+            claim = None
+            if judgement.call.call_context is not None and not judgement.counted:
+                claim = claim_of(judgement)
+                judgement.counted = claim is not None and claim.joined
+            outcomes = [engine.evaluate(plan, judgement, tracer) for engine, plan in plans.pairs]
+            watch = self._gather(outcomes, judgement, claim)
+        except BaseException:
+            state.abandon()
+            raise
+        return state.commit(judgement.always, True), outcomes, watch
 
     def _gather(self, outcomes: list[Outcome], judgement: Judgement, claim: Claim | None) -> Watch | None:
         """Add to the operations what follows from the decision; the breakers to be told how the call ends."""
@@ -181,10 +203,10 @@ class Stack:
         ops: list[Op] = []
         trips: list[Trip] = []
         try:
-            state.begin()
+            state.begin(any(rule.wide for _, rule, _, _ in watch))
             try:
                 for engine, rule, keys, call in watch:
-                    more, tripped = rule.feed(state.entries, keys, ok, latency_ms, mono_ms)
+                    more, tripped = rule.feed(state, keys, ok, latency_ms, mono_ms)
                     ops += more
                     trips += tripped
                     if tripped and rule.on_trip == TERMINATE_RUN and engine.mode != "observe":
@@ -206,7 +228,7 @@ class Stack:
         if plans is None:
             plans = _Plans([(engine, engine.plan(call)) for engine in self.engines], call.risk_classes)
             if all(not plan.steps and (plan.access is None or plan.access.action == ALLOW) for _, plan in plans.pairs):
-                nothing = Judgement(call, dict, str, 0, 0, Entries())
+                nothing = Judgement(call, dict, str, 0, 0, _NO_STATE)
                 outcomes = [engine.evaluate(plan, nothing, None) for engine, plan in plans.pairs]
                 plans.settled = self._decide(outcomes, nothing)
             if len(call.tool_name) + len(call.server_name) <= MAX_CACHED_NAME_CHARS:
@@ -247,7 +269,7 @@ class Stack:
         code, message = decision.terminate or (decision.reason_code, decision.summary)
         return terminate_op(code, message, decision.policy.policy_id, decision.rule_id or "")
 
-    def _terminated(self, state: State, judgement: Judgement, plans: _Plans) -> Verdict:
+    def _terminated(self, state: State, judgement: Judgement, plans: _Plans, seq: int) -> Verdict:
         """A terminated run accepts nothing more, in any mode: a kill is an operator's order."""
         code, message = state.terminated or ("", "")
         policy_id, rule_id = state.terminated_by or ("", "")
@@ -259,7 +281,7 @@ class Stack:
         text = summary(RUN_TERMINATED, facts, f"this run has been terminated ({code}{words})")
         decision = Decision(TERMINATE_RUN, rule_id or None, "critical", RUN_TERMINATED, text, policy=policy)
         decision.terminate = (code, message)
-        return Verdict(decision, plans.tags, [], None, state.next_seq())
+        return Verdict(decision, plans.tags, [], None, seq)
 
 
 def _strictest(outcomes: list[Outcome]) -> Outcome:

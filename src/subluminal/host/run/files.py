@@ -1,55 +1,73 @@
-"""The state files of runs: naming, making, checking, and clearing away. `state` says what is in them."""
+"""The state files of runs: naming, making, checking, and clearing away. `pages` says what is in them."""
 
 from __future__ import annotations
 
 import os
 import stat
 import time
+from zlib import crc32
 
 from subluminal.contracts.digest import sha256_hex
 from subluminal.host.home import run_dir, run_state_file
+from subluminal.host.run.pages import ALL, FILE_BYTES, HEAD, HEAD_BYTES, PAGE, TABLES_AT, WORDS, WORDS_AT
 
-FORMAT = 1
+FORMAT = 2
 MAGIC = b"SUBSTATE" + FORMAT.to_bytes(8, "little")
-HEADER_BYTES = 4_096
-ARENA_BYTES = 1_048_576  # holds every pool of core.state at its bound, with room for records behind
-FILE_BYTES = HEADER_BYTES + 2 * ARENA_BYTES
-BOOT_ID_AT, RUN_ID_AT = 16, 128
-MAX_RUN_ID_BYTES = HEADER_BYTES - RUN_ID_AT - 2
+SALT_AT, RUN_ID_AT = 16, 128
+HEADER_CRC_AT = WORDS_AT - 4
+MAX_RUN_ID_BYTES = HEADER_CRC_AT - RUN_ID_AT - 2
 # A shim that lives keeps its run's file fresh, so this is how long all of a run's shims may be gone before its budgets
 # are forgotten. Long enough that an agent gains nothing by killing them and waiting.
 STALE_AFTER_SECONDS = 24 * 3600
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
-def state_path(run_id: str, directory: str | None = None) -> str:
-    return run_state_file(sha256_hex(run_id.encode("utf-8", "surrogatepass")), directory)
+def state_path(run_id: str, directory: str | None = None, format: int = FORMAT) -> str:
+    name = sha256_hex(run_id.encode("utf-8", "surrogatepass"))
+    return run_state_file(name if format == 1 else f"{name}.{format}", directory)
 
 
-def boot_id() -> bytes:
-    """Monotonic time restarts with the machine. Where the boot has no id, core.state's clock slack must do."""
+def boot_id() -> int:
+    """Monotonic time restarts with the machine. Where the boot has no id, the engine's clock slack must do."""
     try:
         with open("/proc/sys/kernel/random/boot_id", "rb") as file:
-            return bytes.fromhex(file.read().decode().strip().replace("-", "")).ljust(16, b"\0")[:16]
+            return int(file.read(18).replace(b"-", b"")[:16], 16)
     except (OSError, ValueError):
-        return b"\0" * 16
+        return 0
 
 
-def create_file(path: str, run_id: str, boot_id: bytes) -> None:
+def boot_ms() -> int:
+    """Counts the time that the machine sleeps: an hour is an hour."""
+    return time.clock_gettime_ns(_CLOCK) // 1_000_000
+
+
+def create_file(path: str, run_id: str) -> None:
     """Make a complete file under another name and link it into place; losing the race to another shim is fine."""
     making = f"{path}.{os.getpid()}.new"
     raw_id = run_id.encode("utf-8", "surrogatepass")[:MAX_RUN_ID_BYTES]
-    header = bytearray(HEADER_BYTES)
+    salt = os.urandom(4)
+    header = bytearray(HEADER_CRC_AT)
     header[:16] = MAGIC
-    header[BOOT_ID_AT : BOOT_ID_AT + 16] = boot_id
+    header[SALT_AT : SALT_AT + 4] = salt
     header[RUN_ID_AT : RUN_ID_AT + 2 + len(raw_id)] = len(raw_id).to_bytes(2, "little") + raw_id
+    table = HEAD.pack(0, HEAD_BYTES, 0, 0, 0, boot_id(), boot_ms(), time.time_ns() // 1_000_000, b"", b"")
     try:
         os.unlink(making)  # left by a process that was killed and had our pid
     except FileNotFoundError:
         pass
     fd = os.open(making, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        _allocate(fd, FILE_BYTES)
-        os.pwrite(fd, header, 0)
+        # What every call needs is allocated; cold pages are holes until a run has so many keys, and a disk that is full
+        # by then is an error like any other.
+        os.ftruncate(fd, FILE_BYTES)
+        # Page by page: a file system keeps what is written at once in one piece, and small writes into it are dearer.
+        os.pwrite(fd, bytes(header) + crc32(header).to_bytes(4, "little") + WORDS.pack(0, ALL, 0, ALL), 0)
+        os.pwrite(
+            fd,
+            crc32(table, int.from_bytes(salt, "little")).to_bytes(4, "little") + table[4:].ljust(PAGE - 4, b"\0"),
+            TABLES_AT,
+        )
+        os.pwrite(fd, bytes(PAGE), TABLES_AT + PAGE)
         os.link(making, path)
     except FileExistsError:
         pass
@@ -58,39 +76,28 @@ def create_file(path: str, run_id: str, boot_id: bytes) -> None:
         os.unlink(making)
 
 
-def _allocate(fd: int, size: int) -> None:
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(fd, 0, size)
-        return
-    block = bytes(65_536)  # macOS: writing is what allocates
-    for at in range(0, size, len(block)):
-        os.pwrite(fd, block[: size - at], at)
-
-
 def fault(fd: int) -> str | None:
-    """Why this file is not one we can map."""
+    """Why this file cannot be used; OSError where that is not for us to mend."""
     status = os.fstat(fd)
     if not stat.S_ISREG(status.st_mode):
-        return "the state file is not a regular file"
+        raise OSError(None, "the state file is not a regular file")
     if status.st_uid != os.geteuid():
         raise OSError(None, "the state file belongs to another user")
     if status.st_size != FILE_BYTES:
-        return "the state file has another size"
-    if os.pread(fd, 16, 0) != MAGIC:
-        return "the state file has another format"
+        return "it is shorter than it should be" if status.st_size < FILE_BYTES else "it is longer than it should be"
+    header = os.pread(fd, WORDS_AT, 0)
+    if header[:16] != MAGIC or crc32(header[:HEADER_CRC_AT]).to_bytes(4, "little") != header[HEADER_CRC_AT:]:
+        return "its header is not what was written"
     return None
 
 
-def write_aside(path: str, content: bytes) -> None:
-    """Keep the latest damaged state for whoever wants to know; failing to is no reason to fail."""
-    try:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            os.write(fd, content)
-        finally:
-            os.close(fd)
-    except OSError:
-        pass
+def salt_of(fd: int) -> int:
+    return int.from_bytes(os.pread(fd, 4, SALT_AT), "little")
+
+
+def run_id_of(fd: int) -> str:
+    raw = os.pread(fd, MAX_RUN_ID_BYTES + 2, RUN_ID_AT)
+    return raw[2 : 2 + int.from_bytes(raw[:2], "little")].decode("utf-8", "replace")
 
 
 def keep_fresh(path: str) -> None:

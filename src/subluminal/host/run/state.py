@@ -1,117 +1,72 @@
-"""Run state shared by all shims of a run: one memory-mapped file per run in `SUB_HOME/run/`.
+"""The state of one run, shared by all its shims: a file in `SUB_HOME/run/`; and of wide scopes, one for all runs.
 
-The file is a log of operations (`core.engine.state`), replayed by every process into its own `Entries`:
+`table` says how entries are kept, and why a process may be killed at any instant. A call that changes both files
+publishes the wide one first: a kill in between leaves a charge without a call, never a call without its charge.
 
-    header   magic and version, boot id, the run's id
-             word 0   generation << 32 | arena << 31 | terminated << 30 | length of the log in that arena
-             word 1   the run's call counter
-             word 2   not zero once an operator killed the run: set without the lock, so that nothing can prevent it
-    arena 0, arena 1     records: length, CRC-32, operations
-
-Every change happens under `flock`. A record is written behind the end of the log and becomes visible with one aligned
-8-byte store of word 0, so a process killed at any instant leaves the whole record or nothing. When an arena fills up,
-the entries are written compactly into the other one and word 0 flips to it, with the next generation.
-
-Why flock and not fcntl: a POSIX lock belongs to the process and is dropped when *any* descriptor of the file is
-closed; flock belongs to this open file, is released by the kernel when its holder dies, and is faster. A holder that
-was stopped (SIGSTOP) keeps it, so waiting is bounded: then `StateUnavailable`, and policy decides by
-`decision_on_error`. The descriptor is close-on-exec, so no upstream server can inherit the lock.
-
-Traps: the file is allocated in full (a hole plus a full disk would be SIGBUS, not an error); it is created under
-another name and linked into place, so nobody ever maps a half-made one; word 0 is stored through a memoryview of "Q",
-because `struct` with an explicit byte order writes byte by byte.
+A damaged file is not a fresh one. Every call that needs it is judged by `decision_on_error`; where that says ALLOW, the
+file is set aside and a fresh one begun (`start_afresh`), else calls are refused until an operator has looked
+(`sub doctor`, `sub state reset`).
 """
 
 from __future__ import annotations
 
-import mmap
 import os
 import struct
 import time
-from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
-from itertools import starmap
+from fcntl import LOCK_UN, flock
 from zlib import crc32
 
 from subluminal.core.engine.state import (
-    PUSH,
+    MARK,
     TERMINATE,
-    Entries,
+    WIDE,
+    WINDOW,
     LocalState,
+    StateDamaged,
     StateUnavailable,
     terminate_op,
 )
-from subluminal.host.home import ensure_private_dir, run_dir
-from subluminal.host.run.files import (
-    ARENA_BYTES,
-    BOOT_ID_AT,
-    FILE_BYTES,
-    HEADER_BYTES,
-    RUN_ID_AT,
-    boot_id,
-    create_file,
-    fault,
-    state_path,
-    write_aside,
-)
-from subluminal.host.run.log import Corrupt, decode, encode, pack_op
+from subluminal.host.home import ensure_private_dir, run_dir, wide_state_file
+from subluminal.host.run.files import boot_id, boot_ms, create_file, fault, salt_of, state_path
+from subluminal.host.run.legacy import read_old
+from subluminal.host.run.pages import FLAG_AT, FLAG_BYTES, SIGHT
+from subluminal.host.run.table import Table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from subluminal.core.engine.state import Op
 
-# A small state is compacted often and cheaply, so that the pages a shim touches stay few.
-COMPACT_AFTER_BYTES = 131_072
-# Holders need microseconds; on a machine with far more runnable processes than cores one may be off the processor for
-# a while. Only a stopped holder takes longer, and it must not cost every later call the full wait again.
-LOCK_WAIT_SECONDS = 2.0
-LOCK_WAIT_AGAIN_SECONDS = 0.05
-TOUCH_EVERY_COMMITS = 256
-
-_LOCK_NOW = LOCK_EX | LOCK_NB
-_WORD, _SEQ, _KILLED = 8, 9, 10  # numbers of 8-byte words: aligned, on one cache line
-_TERMINATED = 1 << 30
-_LENGTH = _TERMINATED - 1
-_RECORD = struct.Struct("<II")
-_RECORD_BYTES = _RECORD.size
-_pack_record = _RECORD.pack
-
-
-class RunInfo:
-    """One run's state file, as `sub` lists it."""
-
-    __slots__ = ("calls", "path", "run_id", "terminated", "used_at")
-
-    def __init__(self, run_id: str, path: str, calls: int, terminated: tuple[str, str] | None, used_at: float) -> None:
-        self.run_id = run_id
-        self.path = path
-        self.calls = calls
-        self.terminated = terminated
-        self.used_at = used_at
+_FLAG = struct.Struct("<IHHHH")
+_DAMAGED = "the run's state file is damaged"
+_WIDE_DAMAGED = "the state file of this machine is damaged"
+_NO_WORDS = ("RUN_TERMINATED", "This run has been terminated.", "", "")
 
 
 class SharedState:
-    """The state of one run, seen by this process. Same interface as `LocalState`.
+    """The state of one run, seen by this process. Same interface as `LocalState`."""
 
-    Long for a class of ours: why a process may be killed at any instant is to be read in one place.
-    """
+    __slots__ = (
+        "_boot", "_damage", "_flag", "_held", "_last_seq", "_new_boot", "_run_id", "_wide", "_wide_damaged",
+        "_with_wide", "get", "path", "reason", "stopped", "table", "wide_ms",
+    )  # fmt: skip
 
-    def __init__(self, fd: int, path: str, boot: bytes) -> None:
-        self.entries = Entries()
-        self.reason: str | None = None
-        self.repaired = 0  # how often a damaged log was rebuilt from what was still readable
+    def __init__(self, run_id: str, path: str, fd: int, damage: str | None) -> None:
         self.path = path
-        self._fd = fd
-        self._map = mmap.mmap(fd, FILE_BYTES)
-        self._words = memoryview(self._map).cast("Q")
-        self._seen = -1
-        self._wait = LOCK_WAIT_SECONDS
-        self._commits = 0
+        self.reason: str | None = None
+        self.stopped = False  # the run was terminated, as far as the last `begin` or `next_seq` saw
+        self.wide_ms = 0
+        self.table = Table(fd, salt_of(fd))
+        self.get = self.table.get
+        self._run_id = run_id
+        self._damage = damage
+        self._flag: tuple[str, str, str, str] | None = None
+        self._boot = boot_id()
         self._last_seq = 0
-        self._boot_id = boot
-        self._compact_at = COMPACT_AFTER_BYTES
         self._held = False  # the lock is ours already, taken by `try_lock`
+        self._wide: Table | None = None
+        self._with_wide = False
+        self._wide_damaged = False
+        self._new_boot = False
 
     # -- opening ----------------------------------------------------------------------------------------------
 
@@ -119,345 +74,284 @@ class SharedState:
     def open(cls, run_id: str, directory: str | None = None) -> SharedState | LocalState:
         """The run's shared state; where that cannot be had, a local one whose `reason` says why."""
         try:
-            return cls._open(run_id, directory or run_dir(), create=True)
+            state = cls(run_id, *open_file(state_path(run_id, directory or run_dir()), run_id))
+            if state._damage is None:
+                state._settle_in(directory)
+            return state
         except (OSError, StateUnavailable) as error:
             why = getattr(error, "strerror", None) or str(error)
             return LocalState(f"run state is not shared between the servers of this run: {why}")
 
-    @classmethod
-    def _open(cls, run_id: str, directory: str, create: bool) -> SharedState:
-        path = state_path(run_id, directory)
-        boot = boot_id()
-        if create:
-            ensure_private_dir(directory)
-        for _ in range(8):  # each round another process may create, replace or remove the file
-            try:
-                fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-            except FileNotFoundError:
-                if not create:
-                    raise
-                create_file(path, run_id, boot)
-                continue
-            try:
-                wrong = fault(fd)
-                if wrong is None:
-                    state = cls(fd, path, boot)
-                    if create:
-                        state._touch()
-                        state._after_reboot()
-                    return state
-                if not create:
-                    raise OSError(None, wrong)
-                os.rename(path, f"{path}.bad")
-            except BaseException:
-                os.close(fd)
-                raise
-            os.close(fd)
-        raise StateUnavailable("the state file keeps changing")
-
-    def _after_reboot(self) -> None:
-        if self._map[BOOT_ID_AT : BOOT_ID_AT + 16] == self._boot_id:
-            return
-        self.begin()
+    def _settle_in(self, directory: str | None) -> None:
+        """What an earlier boot or an earlier format left."""
+        table = self.table
         try:
-            if self._map[BOOT_ID_AT : BOOT_ID_AT + 16] != self._boot_id:
-                self.entries.forget_times()
-                self._compact()
-                self._map[BOOT_ID_AT : BOOT_ID_AT + 16] = self._boot_id
+            self.begin()
+        except StateUnavailable:
+            return
+        try:
+            if not table.calls + table.plain_calls + table.terminated:
+                old = read_old(state_path(self._run_id, directory, 1))
+                if old is not None:
+                    table.boot, table.changed = old.boot, True
+                    table.commit(old.ops, old.calls)
+                    if old.ended:
+                        table.kill()
+            if table.boot != self._boot:  # its times mean nothing any more; counts stay true
+                table.forget(lambda pool, values: pool not in (MARK, WINDOW) and not values[2])
+                table.boot, table.changed = self._boot, True
+                table.write()
+        except StateDamaged as damage:
+            self._damage = str(damage)
         finally:
             self.abandon()
 
     def close(self) -> None:
-        self._words.release()
-        self._map.close()
-        os.close(self._fd)
+        self.table.close()
+        if self._wide is not None:
+            self._wide.close()
 
     # -- the state interface ----------------------------------------------------------------------------------
 
     @property
     def terminated(self) -> tuple[str, str] | None:
-        """(code, message) once the run has been terminated; one look at the header as long as it has not."""
-        if not (self._words[_WORD] & _TERMINATED or self._words[_KILLED]):
-            return None
-        flag = self._flag()
-        return flag[0], flag[1]
+        """(code, message) once the run has been terminated; a look without the lock as long as it has not."""
+        return None if not self._ended() else self._read_flag()[:2]
 
     @property
     def terminated_by(self) -> tuple[str, str] | None:
-        if not (self._words[_WORD] & _TERMINATED or self._words[_KILLED]):
-            return None
-        flag = self._flag()
-        return flag[2], flag[3]
+        return None if not self._ended() else self._read_flag()[2:]
 
-    def _flag(self) -> tuple[str, str, str, str]:
-        if self.entries.terminated is None:
+    def _ended(self) -> bool:
+        if not self.stopped:
             try:
-                self.begin()
-                self.abandon()
+                self.table.read()
             except StateUnavailable:
-                pass
-        # The order stands even where its words cannot be read.
-        return self.entries.terminated or ("RUN_TERMINATED", "This run has been terminated.", "", "")
+                pass  # the word may have been read all the same
+            self.stopped = bool(self.table.killed)
+        return self.stopped
+
+    def begin(self, wide: bool = False) -> None:
+        """Become the only one to change the state, and know everything the others did."""
+        table = self.table
+        if self._damage is not None:
+            raise StateDamaged(f"{_DAMAGED}: {self._damage}")
+        try:
+            if self._held:
+                self._held = False
+                table.begin_held()
+            else:
+                table.begin()
+        except StateDamaged as damage:
+            raise StateDamaged(f"{_DAMAGED}: {damage}") from None
+        self.stopped = bool(table.killed or table.terminated)
+        if wide:
+            try:
+                self._begin_wide()
+            except BaseException:
+                flock(table.fd, LOCK_UN)
+                raise
+            self._with_wide = True
+            self.get = self._get_either
+
+    def _begin_wide(self) -> None:
+        try:
+            if self._wide is None:
+                self._wide = open_wide()
+            wide = self._wide
+            wide.begin()
+        except StateDamaged as damage:
+            self._wide_damaged = True
+            raise StateDamaged(f"{_WIDE_DAMAGED}: {damage}") from None
+        self._new_boot = wide.boot != self._boot
+        wide.wide_at = self.wide_ms = wide_time(wide, self._boot)
+        wide.mono_at, wide.boot, wide.changed = boot_ms(), self._boot, True
+
+    def _get_either(self, pool: int, key: bytes) -> tuple[int, ...] | None:
+        if pool < WIDE:
+            return self.table.get(pool, key)
+        assert self._wide is not None
+        return self._wide.get(pool - WIDE, key)
+
+    def commit(self, ops: list[Op], count_call: bool = False) -> int:
+        """Publish the operations as a whole and let the others go on; with `count_call` take a call number."""
+        table = self.table
+        try:
+            if ops and ops[-1][0] == TERMINATE:  # it comes last, if at all
+                *ops, flag = ops
+                if not table.terminated:
+                    self._write_flag(flag[1:])
+            if self._with_wide and self._wide is not None:
+                wide = [(op[0] - WIDE, *op[1:]) for op in ops if op[0] >= WIDE]
+                if wide or self._new_boot:  # time goes on from here, whatever becomes of this call
+                    self._wide.commit(wide)
+                ops = [op for op in ops if op[0] < WIDE]
+            if ops or (table.terminated and not table.killed):
+                table.commit(ops, count_call)
+                if table.terminated and not table.killed:
+                    table.kill()
+            elif count_call:
+                table.count()
+            self._last_seq = table.calls + table.plain_calls
+            return self._last_seq if count_call else 0
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        if self._with_wide:
+            self._with_wide = False
+            if self._wide is not None:
+                flock(self._wide.fd, LOCK_UN)
+            self.get = self.table.get
+        flock(self.table.fd, LOCK_UN)
+
+    def next_seq(self) -> int:
+        """The next call number of the run. Never fails: without the lock it may repeat another shim's number."""
+        table = self.table
+        try:
+            if self._damage is not None:
+                raise StateDamaged(self._damage)
+            if self._held:
+                self._held = False
+                table.begin_held(SIGHT.size)
+            else:
+                table.begin(SIGHT.size)
+            try:
+                self.stopped = bool(table.killed or table.terminated)
+                self._last_seq = table.count()
+            finally:
+                flock(table.fd, LOCK_UN)
+        except StateUnavailable:
+            self._ended()
+            self._last_seq = max(self._last_seq, table.calls + table.plain_calls) + 1
+        return self._last_seq
+
+    def terminate(self, code: str, message: str) -> None:
+        self.begin()
+        self.commit([terminate_op(code, message)])
+
+    def start_afresh(self) -> None:
+        """Set what is damaged aside, unless another process has done so, and go on with what is in its place."""
+        try:
+            if self._wide_damaged:
+                if self._wide is not None:
+                    self._wide.close()
+                    self._wide = None
+                self._wide = open_wide(afresh=True)
+                self._wide_damaged = False
+                return
+            killed = self._ended()
+            fresh = replace_file(self.path, self._run_id, self.table.fd)
+        except (OSError, StateUnavailable):
+            return  # still damaged, and still said so
+        self.table.close()
+        self.table = Table(fresh, salt_of(fresh))
+        self.get = self.table.get
+        self._damage = fault(fresh)
+        if killed:
+            self.table.kill()
+
+    # -- for callers that run a loop --------------------------------------------------------------------------
 
     def try_lock(self) -> bool:
-        """For callers that run a loop: the lock, if it can be had at once, for the next `begin`."""
+        """The lock, if it can be had at once, for the next `begin`."""
         if not self._held:
             try:
-                flock(self._fd, _LOCK_NOW)
-            except BlockingIOError:
-                return False
+                self._held = self.table.lock.take_asked() or self.table.lock.take(0)
             except OSError:
                 return True  # `begin` meets the same, and says so
-            self._held = True
-            self._wait = LOCK_WAIT_SECONDS
-        return True
+        return self._held
 
     def let_go(self) -> None:
         """What `try_lock` took and no `begin` has used."""
         if self._held:
             self._held = False
-            flock(self._fd, LOCK_UN)
+            flock(self.table.fd, LOCK_UN)
 
     def wait_no_more(self) -> None:
         """Until `try_lock` has succeeded, `begin` fails at once where it would wait: whoever calls has waited."""
-        self._wait = 0.0
+        self.table.lock.leave_queue()
+        self.table.wait = 0.0
 
-    def begin(self) -> None:
-        """Become the only one to change the state, and know everything the others did."""
-        if self._held:
-            self._held = False
-        else:
-            try:
-                flock(self._fd, _LOCK_NOW)
-            except OSError as error:
-                self._wait_for_lock(error)
-        word = self._words[_WORD]
-        if word != self._seen:
-            try:
-                self._catch_up(word)
-            except BaseException:
-                flock(self._fd, LOCK_UN)
+    # -- why the run was terminated ---------------------------------------------------------------------------
+
+    def _write_flag(self, texts: tuple[str, ...]) -> None:
+        raws = [text.encode("utf-8", "replace") for text in texts]
+        tail = struct.pack("<HHHH", *map(len, raws)) + b"".join(raws)
+        self.table.write_at(crc32(tail).to_bytes(4, "little") + tail, FLAG_AT)
+        self.table.terminated, self.table.changed = 1, True
+        self._flag = None
+
+    def _read_flag(self) -> tuple[str, str, str, str]:
+        """The order stands even where its words cannot be read."""
+        if self._flag is None:
+            raw = os.pread(self.table.fd, FLAG_BYTES, FLAG_AT)
+            if len(raw) < FLAG_BYTES:
+                return _NO_WORDS
+            crc, *lengths = _FLAG.unpack_from(raw)
+            if not any(lengths) or crc32(raw[4 : _FLAG.size + sum(lengths)]) != crc:
+                return _NO_WORDS
+            texts, at = [], _FLAG.size
+            for length in lengths:
+                texts.append(raw[at : at + length].decode("utf-8", "replace"))
+                at += length
+            self._flag = (texts[0], texts[1], texts[2], texts[3])
+        return self._flag
+
+
+# -- files ----------------------------------------------------------------------------------------------------
+
+
+def open_file(path: str, run_id: str, *, create: bool = True) -> tuple[str, int, str | None]:
+    """Path, descriptor, and what is wrong with the file, if anything."""
+    if create:
+        ensure_private_dir(os.path.dirname(path))
+    for _ in range(8):  # each round another process may create, replace or remove the file
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except FileNotFoundError:
+            if not create:
                 raise
-
-    def commit(self, ops: list[Op], count_call: bool = False) -> int:
-        """Publish the operations as one record and let the others go on; with `count_call` take a call number."""
+            create_file(path, run_id)
+            continue
         try:
-            if ops:
-                self._append(ops)
-                self.entries.apply(ops)
-            if not count_call:
-                return 0
-            words = self._words
-            self._last_seq = words[_SEQ] = seq = words[_SEQ] + 1
-            return seq
-        finally:
-            flock(self._fd, LOCK_UN)
-
-    def abandon(self) -> None:
-        flock(self._fd, LOCK_UN)
-
-    def next_seq(self) -> int:
-        """The next call number of the run. Never fails: without the lock it may repeat another shim's number."""
-        try:
-            self.begin()
-        except StateUnavailable:
-            self._last_seq = max(self._last_seq, self._words[_SEQ]) + 1
-            return self._last_seq
-        return self.commit([], True)
-
-    def terminate(self, code: str, message: str) -> None:
-        self.begin()
-        self.commit([terminate_op(code, message)] if self.entries.terminated is None else [])
-
-    # -- under the lock ---------------------------------------------------------------------------------------
-
-    def _wait_for_lock(self, error: OSError) -> None:
-        if not isinstance(error, BlockingIOError):
-            raise StateUnavailable(f"the run's state cannot be locked: {error.strerror}") from None
-        if not self._wait:
-            raise StateUnavailable("another process holds the run's state") from None
-        give_up = time.monotonic() + self._wait
-        pause = 0.00002
-        while True:
-            time.sleep(pause)
-            try:
-                flock(self._fd, _LOCK_NOW)
-            except BlockingIOError:
-                if time.monotonic() > give_up:
-                    self._wait = LOCK_WAIT_AGAIN_SECONDS
-                    raise StateUnavailable("another process holds the run's state and does not let go") from None
-                pause = min(pause * 1.5, 0.002)
-                continue
-            self._wait = LOCK_WAIT_SECONDS
-            return
-
-    def _catch_up(self, word: int) -> None:
-        """Replay what was published since this process last looked."""
-        seen = self._seen
-        position = seen & _LENGTH
-        if seen < 0 or (seen ^ word) >> 31 or word & _LENGTH < position:
-            self.entries = Entries()
-            position = 0
-        try:
-            for ops in self._records(word, position):
-                self.entries.apply(ops)
-            if word & _TERMINATED and self.entries.terminated is None:
-                raise Corrupt
-        except Corrupt:
-            self._rebuild(word)
-        else:
-            self._seen = word
-            if not position:
-                base = HEADER_BYTES + (word >> 31 & 1) * ARENA_BYTES
-                self._compact_at = _next_compaction(_RECORD.unpack_from(self._map, base)[0])
-
-    def _records(self, word: int, position: int) -> Iterator[list[Op]]:
-        """The operations of each readable record; raises Corrupt in the end if any was not readable.
-
-        Values are absolute, so records behind a damaged one are still worth having.
-        """
-        end = word & _LENGTH
-        if end > ARENA_BYTES:
-            raise Corrupt
-        base = HEADER_BYTES + (word >> 31 & 1) * ARENA_BYTES
-        damaged = False
-        while position < end:
-            start = position + _RECORD.size
-            if start > end:
-                raise Corrupt
-            length, crc = _RECORD.unpack_from(self._map, base + position)
-            position = start + length
-            if position > end:
-                raise Corrupt
-            raw = self._map[base + start : base + position]
-            if crc32(raw, word >> 32) == crc:
-                yield list(decode(raw))
-            else:
-                damaged = True
-        if damaged:
-            raise Corrupt
-
-    def _rebuild(self, word: int) -> None:
-        """A damaged log: keep it aside, go on from what could be read. A terminated run stays terminated."""
-        write_aside(self.path + ".bad", self._map[:])
-        if word & _TERMINATED and self.entries.terminated is None:
-            self.entries.apply([terminate_op("RUN_TERMINATED", "This run has been terminated.")])
-        self._seen = word
-        self._compact()
-        self.repaired += 1
-
-    def _append(self, ops: list[Op]) -> None:
-        # An operation that is not on a key comes last, if at all.
-        raw = b"".join(starmap(pack_op, ops) if ops[-1][0] <= PUSH else map(encode, ops))
-        position = self._seen & _LENGTH
-        size = _RECORD_BYTES + len(raw)
-        if position + size > ARENA_BYTES or position > self._compact_at:
-            self._compact()
-            position = self._seen & _LENGTH
-            if position + size > ARENA_BYTES:
-                raise StateUnavailable("one call changes more state than the run's file can hold")
-        word = self._seen
-        at = HEADER_BYTES + (word >> 31 & 1) * ARENA_BYTES + position
-        self._map[at : at + size] = _pack_record(len(raw), crc32(raw, word >> 32)) + raw
-        word += size
-        if ops[-1][0] == TERMINATE:
-            word |= _TERMINATED
-        self._words[_WORD] = word
-        self._seen = word
-        self._commits += 1
-        if self._commits % TOUCH_EVERY_COMMITS == 0:
-            self._touch()
-
-    def _touch(self) -> None:
-        """Writes through a mapping need not change the file's time, and `remove_stale` goes by that."""
-        try:
-            os.utime(self._fd)
-        except OSError:
-            pass
-
-    def _compact(self) -> None:
-        """Write the entries into the other arena and flip to it."""
-        raw = b"".join(map(encode, self.entries.as_ops()))
-        word = self._seen
-        generation = (word >> 32) + 1 & 0xFFFFFFFF
-        arena = word >> 31 & 1 ^ 1
-        at = HEADER_BYTES + arena * ARENA_BYTES
-        record = _pack_record(len(raw), crc32(raw, generation)) + raw
-        self._map[at : at + len(record)] = record
-        word = generation << 32 | arena << 31 | len(record)
-        if self.entries.terminated is not None:
-            word |= _TERMINATED
-        self._words[_WORD] = word
-        self._seen = word
-        self._compact_at = _next_compaction(len(record))
-
-    # -- for operators ----------------------------------------------------------------------------------------
-
-    @classmethod
-    def kill(cls, run_id: str, code: str, message: str, directory: str | None = None) -> bool:
-        """Terminate a run from outside. False: no such run on this machine.
-
-        Works even while a stopped process holds the state; only the words are then lost.
-        """
-        try:
-            state = cls._open(run_id, directory or run_dir(), create=False)
-        except OSError:
-            return False
-        try:
-            state._words[_KILLED] = 1
-            state.terminate(code, message)
-        except StateUnavailable:
-            pass
-        finally:
-            state.close()
-        return True
+            return path, fd, fault(fd)
+        except BaseException:
+            os.close(fd)
+            raise
+    raise StateUnavailable("the state file keeps changing")
 
 
-def _next_compaction(compact_bytes: int) -> int:
-    return max(COMPACT_AFTER_BYTES, min(4 * compact_bytes, ARENA_BYTES))
-
-
-def list_runs(directory: str | None = None) -> list[RunInfo]:
-    """The runs with state on this machine, latest first. Reads without locking: a look, not a transaction."""
-    where = directory or run_dir()
-    runs = []
+def replace_file(path: str, run_id: str, fd: int) -> int:
+    """The descriptor of the file that stands in the place of the damaged one, made if need be."""
+    old, present = os.fstat(fd), None
     try:
-        names = [name for name in os.listdir(where) if name.endswith(".state")]
-    except OSError:
-        return []
-    for name in names:
-        info = _read_info(os.path.join(where, name))
-        if info is not None:
-            runs.append(info)
-    return sorted(runs, key=lambda info: info.used_at, reverse=True)
+        present = os.lstat(path)
+    except FileNotFoundError:
+        pass
+    if present is not None and (present.st_ino, present.st_dev) == (old.st_ino, old.st_dev):
+        os.rename(path, f"{path}.bad")
+    return open_file(path, run_id)[1]
 
 
-def _read_info(path: str) -> RunInfo | None:
+def open_wide(*, afresh: bool = False) -> Table:
+    path = wide_state_file()
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError:
-        return None
-    try:
-        if fault(fd) is not None:
-            return None
-        header = os.pread(fd, HEADER_BYTES, 0)
-        used_at = os.fstat(fd).st_mtime
-    except OSError:
-        return None
-    finally:
+        _, fd, damage = open_file(path, "")
+        if damage is not None and afresh:
+            fresh = replace_file(path, "", fd)
+            os.close(fd)
+            fd, damage = fresh, fault(fresh)
+    except OSError as error:
+        raise StateUnavailable(f"the state of wide scopes cannot be opened: {error.strerror}") from None
+    if damage is not None:
         os.close(fd)
-    length = int.from_bytes(header[RUN_ID_AT : RUN_ID_AT + 2], "little")
-    run_id = header[RUN_ID_AT + 2 : RUN_ID_AT + 2 + length].decode("utf-8", "replace")
-    word = int.from_bytes(header[8 * _WORD : 8 * _WORD + 8], "little")
-    calls = int.from_bytes(header[8 * _SEQ : 8 * _SEQ + 8], "little")
-    terminated = None
-    if word & _TERMINATED or any(header[8 * _KILLED : 8 * _KILLED + 8]):
-        terminated = ("RUN_TERMINATED", "")
-        try:
-            state = SharedState._open(run_id, os.path.dirname(path), create=False)
-        except (OSError, StateUnavailable):
-            pass
-        else:
-            terminated = state.terminated
-            state.close()
-    return RunInfo(run_id, path, calls, terminated, used_at)
+        raise StateDamaged(damage)
+    return Table(fd, salt_of(fd))
+
+
+def wide_time(wide: Table, boot: int) -> int:
+    """Milliseconds that only go forward. While the machine is up they do not depend on its calendar at all."""
+    if wide.boot == boot and boot:
+        return wide.wide_at + max(0, boot_ms() - wide.mono_at)
+    return max(wide.wide_at, time.time_ns() // 1_000_000)

@@ -23,7 +23,7 @@ _OPTIONAL_LIMITS = frozenset(
     ("limit_calls", "limit_cost_units", "error_threshold", "repeat_threshold", "latency_threshold_ms")
 )
 # One counter for the whole run is stricter than one for each tool.
-_SCOPE_WIDTH = {"run": 0, "tool": 1, "server_tool": 2}
+_SCOPE_WIDTH = {"machine": 0, "principal": 1, "agent": 2, "run": 3, "tool": 4, "server_tool": 5}
 _RESTRICTING = frozenset(("deny", "budget", "rate_limit", "breaker", "dedupe"))
 
 

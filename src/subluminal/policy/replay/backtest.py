@@ -82,12 +82,14 @@ class _Trial:
     """Run state that can be asked but not changed."""
 
     def __init__(self, state: LocalState) -> None:
-        self.entries = state.entries
+        self.get = state.get
         self.reason: str | None = None
+        self.stopped = state.stopped
+        self.wide_ms = state.wide_ms
         self.terminated = state.terminated
         self.terminated_by = state.terminated_by
 
-    def begin(self) -> None:
+    def begin(self, wide: bool = False) -> None:
         pass
 
     def abandon(self) -> None:
@@ -100,6 +102,9 @@ class _Trial:
         return 0
 
     def terminate(self, code: str, message: str) -> None:
+        pass
+
+    def start_afresh(self) -> None:
         pass
 
 

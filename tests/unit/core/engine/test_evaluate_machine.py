@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from harness.engine import Run, compiled, tools
 from harness.engine import rule as policy_rule
+from subluminal.core.engine.state import KEYED, LABEL, RUN
 from subluminal.host.run.state import SharedState
 
 CALLS, COST, CAPACITY, REFILL, PERIOD_MS = 7, 80, 3, 2, 100
@@ -100,9 +101,9 @@ class Histories(RuleBasedStateMachine):
     def budgets_are_never_overshot(self) -> None:
         assert sum(tool == "counted" for _, tool, _ in self.allowed) <= CALLS
         assert 3 * len(self.allowed) <= COST
-        for op in self.local.state.entries.run_wide.values():
-            assert op[2] <= max(CALLS, COST // 3)
-            assert op[3] <= max(COST, CALLS)
+        for calls, cost, _ in self.local.state.pools[RUN].values():
+            assert calls <= max(CALLS, COST // 3)
+            assert cost <= max(COST, CALLS)
 
     @precondition(lambda self: hasattr(self, "allowed"))
     @invariant()
@@ -112,8 +113,8 @@ class Histories(RuleBasedStateMachine):
             for i, first in enumerate(times):
                 for j in range(i, len(times)):
                     assert j - i + 1 <= CAPACITY + -(-(times[j] - first) * REFILL // PERIOD_MS)
-        for op in self.local.state.entries.keyed.values():
-            assert 0 <= op[2] <= CAPACITY
+        for tokens, _, _ in self.local.state.pools[KEYED].values():
+            assert 0 <= tokens <= CAPACITY
 
     @precondition(lambda self: hasattr(self, "allowed"))
     @invariant()
@@ -127,8 +128,10 @@ class Histories(RuleBasedStateMachine):
     def every_view_of_the_shared_state_is_the_local_one(self) -> None:
         for view in self.views:
             view.state.begin()
+            found = {(pool, key): values for key, pool, values in view.state.table.all()}
             view.state.abandon()
-            assert view.state.entries.as_ops() == self.local.state.entries.as_ops()
+            mine = enumerate(self.local.state.pools[:LABEL])
+            assert found == {(pool, key): values for pool, entries in mine for key, values in entries.items()}
 
 
 Histories.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None, derandomize=True)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from subluminal.host.identity import start_time
+from subluminal.host.run.listing import kill
 from subluminal.host.run.membership import Membership
 from subluminal.host.run.registration import Registration, registered, stale_registrations
-from subluminal.host.run.state import SharedState
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ def test_a_member_of_a_run_is_registered_hears_its_end_and_leaves_nothing(home: 
     assert membership.register({"SUB_RUN_ID": "r"}) is None
     assert registered("r") == [os.getpid()]
     assert membership.terminated is None
-    SharedState.kill("r", "OPERATOR", "enough")
+    kill("r", "OPERATOR", "enough")
     assert membership.terminated == ("OPERATOR", "enough")
     membership.leave()
     assert registered("r") == []

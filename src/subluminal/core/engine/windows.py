@@ -1,0 +1,58 @@
+"""How many times within the last so many milliseconds: exact timestamps for small thresholds, grains for large ones.
+
+A window of up to EXACT is its newest timestamps. One of more is counted in grains of time: each event is counted until
+its whole grain has left the window, which is at most a 64th of the window longer than exact, never shorter. Either is a
+tuple of integers of bounded length, whatever the threshold.
+"""
+
+from __future__ import annotations
+
+from subluminal.core.engine.state import CLOCK_SLACK_MS
+
+EXACT = 64
+GRAINS = 64
+
+
+class Window:
+    """`threshold` events within `window_ms`. `values` is what `push` returned last, or empty."""
+
+    __slots__ = ("_kept", "grain_ms", "threshold", "window_ms")
+
+    def __init__(self, threshold: int, window_ms: int) -> None:
+        self.threshold = threshold
+        self.window_ms = window_ms
+        self.grain_ms = 0 if threshold <= EXACT else max(1, -(-window_ms // GRAINS))
+        # The newest grain, those that lie in the window whole, and the one that it cuts.
+        self._kept = 2 + -(-window_ms // self.grain_ms) if self.grain_ms else 0
+
+    def count(self, values: tuple[int, ...], now_ms: int) -> int:
+        if not self.grain_ms:
+            return len(self._live(values, now_ms))
+        return sum(self._grains(values, now_ms)[1:])
+
+    def push(self, values: tuple[int, ...], now_ms: int) -> tuple[int, ...]:
+        if not self.grain_ms:
+            kept = self._live(values, now_ms)
+            return (*kept[max(0, len(kept) + 1 - self.threshold) :], now_ms)
+        head, newest, *older = self._grains(values, now_ms)
+        return (head, newest + 1, *older)
+
+    def _live(self, stamps: tuple[int, ...], now_ms: int) -> tuple[int, ...]:
+        """The timestamps that still lie within the window that ends now."""
+        oldest = now_ms - self.window_ms
+        newest = now_ms + CLOCK_SLACK_MS
+        if not stamps or (stamps[0] > oldest and stamps[-1] <= newest):
+            return stamps
+        return tuple([at_ms for at_ms in stamps if oldest < at_ms <= newest])
+
+    def _grains(self, values: tuple[int, ...], now_ms: int) -> tuple[int, ...]:
+        """The number of the newest grain, then the counts of it and of those before it that still count."""
+        now = now_ms // self.grain_ms
+        if not values or values[0] > now + CLOCK_SLACK_MS // self.grain_ms + 1:
+            return (now, 0)
+        behind = now - values[0]
+        if behind <= 0:
+            return values
+        if behind >= self._kept - 1:
+            return (now, 0)
+        return (now, *(0,) * behind, *values[1:])[: self._kept]

@@ -1,0 +1,163 @@
+"""Scopes that outlive a run: one file for all runs of a home, its own time, and who used what."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from harness.engine import Run, compiled, rule
+from subluminal.cli.agents.state import state_command
+from subluminal.contracts.identity import Identity
+from subluminal.core.engine.bundle import Engine
+from subluminal.core.engine.stack import Stack
+from subluminal.host.home import wide_state_file
+from subluminal.host.run import files
+from subluminal.host.run import state as runstate
+from subluminal.host.run.state import SharedState
+
+THREE = {"limit_calls": 3, "on_exceed": "BLOCK"}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SUB_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path / "home"
+
+
+def run_of(run_id: str, snapshot: dict[str, Any], agent: str = "a", principal: str | None = "p") -> Run:
+    run = Run(snapshot, state=SharedState.open(run_id))
+    run.stack = Stack([Engine(snapshot, Identity(run_id, agent, principal=principal))])
+    return run
+
+
+@pytest.mark.parametrize(
+    ("scope", "others"),
+    [
+        ("machine", {}),
+        ("agent", {"principal": "q"}),
+        ("principal", {"agent": "b"}),
+    ],
+)
+def test_a_wide_budget_is_one_over_runs_and_restarts(scope: str, others: dict[str, str]) -> None:
+    snapshot = compiled(rule("wide", "budget", scope=scope, **THREE))
+    assert [run_of("one", snapshot).action() for _ in range(2)] == ["ALLOW"] * 2
+    assert [run_of("two", snapshot, **others).action() for _ in range(2)] == ["ALLOW", "BLOCK"]
+
+
+@pytest.mark.parametrize(("scope", "other"), [("agent", {"agent": "b"}), ("principal", {"principal": "q"})])
+def test_another_agent_and_another_principal_have_their_own(scope: str, other: dict[str, str]) -> None:
+    snapshot = compiled(rule("wide", "budget", scope=scope, **THREE))
+    assert [run_of("one", snapshot).action() for _ in range(4)][-1] == "BLOCK"
+    assert run_of("two", snapshot, **other).action() == "ALLOW"
+
+
+def test_it_is_keyed_by_policy_and_rule_and_survives_a_changed_policy() -> None:
+    first = compiled(rule("wide", "budget", scope="machine", **THREE))
+    reloaded = compiled(rule("new", "allow"), rule("wide", "budget", scope="machine", **{**THREE, "limit_calls": 4}))
+    other = compiled(rule("else", "budget", scope="machine", **THREE))
+    assert [run_of("one", first).action() for _ in range(4)][-1] == "BLOCK"
+    assert [run_of("two", reloaded).action() for _ in range(2)] == ["ALLOW", "BLOCK"]
+    assert run_of("three", other).action() == "ALLOW"
+
+
+class Clocks:
+    """A machine whose calendar can be set, that can sleep, and that can be started again."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.boot, self.up_ms, self.wall_ms = 1, 5_000, 1_700_000_000_000
+        monkeypatch.setattr(runstate, "boot_id", lambda: self.boot)
+        monkeypatch.setattr(runstate, "boot_ms", lambda: self.up_ms)
+        monkeypatch.setattr(files, "boot_id", lambda: self.boot)
+        monkeypatch.setattr(files, "boot_ms", lambda: self.up_ms)
+        monkeypatch.setattr(files.time, "time_ns", lambda: self.wall_ms * 1_000_000)
+
+    def passes(self, ms: int) -> None:
+        self.up_ms += ms
+        self.wall_ms += ms
+
+    def reboot(self, wall_ms: int = 0) -> None:
+        self.boot += 1
+        self.up_ms = 1_000
+        self.wall_ms += wall_ms
+
+
+def test_no_setting_of_the_clock_refills_a_wide_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
+    clocks = Clocks(monkeypatch)
+    bucket = {"capacity": 2, "refill_tokens": 2, "refill_period_ms": 60_000, "on_limit": "THROTTLE", "backoff_ms": 10}
+    snapshot = compiled(rule("wide", "rate_limit", scope="machine", **bucket))
+
+    def action() -> str:
+        return run_of(f"run-{clocks.up_ms}-{clocks.boot}", snapshot).action()
+
+    assert [action() for _ in range(3)] == ["ALLOW", "ALLOW", "THROTTLE"]
+    for change in (-(10**9), 10**9):
+        clocks.wall_ms += change
+        assert action() == "THROTTLE", "while the machine is up its calendar does not matter"
+    clocks.reboot(-(10**8))
+    assert action() == "THROTTLE", "started again with a clock that was set back"
+    clocks.passes(60_000)
+    assert action() == "ALLOW", "an hour is an hour all the same"
+    clocks.reboot(10**8 + 60_000)
+    assert [action() for _ in range(3)] == ["ALLOW", "ALLOW", "THROTTLE"], "time that has passed while it was off"
+
+
+def test_a_damaged_machine_state_is_a_sentence_and_a_refusal_or_a_fresh_start() -> None:
+    spec = rule("wide", "budget", scope="machine", **THREE)
+    run = run_of("one", compiled(spec))
+    assert run.action() == "ALLOW"
+    os.truncate(wide_state_file(), 100)
+    for shim in (run, run_of("two", compiled(spec))):
+        decision = shim.call().decision
+        assert decision.reason_code == "EVALUATION_ERROR"
+        assert "the state file of this machine is damaged" in decision.summary
+    fails_open = run_of("three", compiled(spec, on_error="ALLOW"))
+    assert [fails_open.action() for _ in range(5)] == ["ALLOW"] * 4 + ["BLOCK"]
+
+
+def test_a_rule_that_is_not_wide_does_not_touch_the_machines_file() -> None:
+    run_of("one", compiled(rule("b", "budget", scope="run", **THREE))).call()
+    assert not os.path.exists(wide_state_file())
+
+
+# -- sub state ----------------------------------------------------------------------------------------------------
+
+
+def shown(*words: str) -> Any:
+    result = CliRunner().invoke(state_command, [*words, "--json"], standalone_mode=False)
+    assert result.exception is None, result.exception
+    return json.loads(result.stdout)
+
+
+def test_state_shows_counters_limits_and_who_used_them() -> None:
+    snapshot = compiled(
+        rule("wide", "budget", scope="machine", **THREE),
+        rule("each", "budget", scope="tool", limit_calls=9, on_exceed="BLOCK"),
+    )
+    for run_id, calls in (("run-one", 2), ("run-two", 1)):
+        for _ in range(calls):
+            run_of(run_id, snapshot).call("read")
+    (wide,) = shown()["machine"]["counters"]
+    assert (wide["rule_id"], wide["scope"], wide["used"]["calls"]) == ("wide", "machine", 3)
+    assert wide["limits"] == {"limit_calls": 3}
+    assert wide["used_by"] == {"run-one": 2, "run-two": 1}
+    (each,) = shown("run-one")["run"]["counters"]
+    assert (each["rule_id"], each["of"], each["used"]["calls"]) == ("each", "read", 2)
+    assert {run["run_id"]: run["calls"] for run in shown()["runs"]} == {"run-one": 2, "run-two": 1}
+    text = CliRunner().invoke(state_command, [], standalone_mode=False).stdout
+    assert "run-one 2, run-two 1" in text
+
+
+def test_reset_begins_anew_and_keeps_what_was() -> None:
+    snapshot = compiled(rule("wide", "budget", scope="machine", **THREE))
+    assert [run_of("one", snapshot).action() for _ in range(4)][-1] == "BLOCK"
+    assert shown("--machine", "--reset", "--dry-run")["set_aside"] is None
+    assert run_of("one", snapshot).action() == "BLOCK"
+    aside = shown("--machine", "--reset")["set_aside"]
+    assert os.path.exists(aside)
+    assert run_of("one", snapshot).action() == "ALLOW"
