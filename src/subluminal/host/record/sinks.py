@@ -311,10 +311,18 @@ def open_sink(spec: str, shim_id: str) -> Sink:
     if spec.startswith("dir:") and len(spec) > 4:
         # Locked like any journal, so that whoever gathers them knows when the last writer has gone.
         return JournalSink(os.path.join(spec[4:], shim_id + ".jsonl"), lock=True)
-    if spec.startswith("fd:") and spec[3:].isdigit():
-        fd = int(spec[3:])
-        try:
-            return StreamSink(fd, journal)
-        except OSError as fault:
-            raise UsageError(f"--events {spec}: descriptor {fd} is not open") from fault
+    if spec.startswith("fd:"):
+        return StreamSink(descriptor(spec), journal)
     raise UsageError(f"--events {spec!r} is not a sink", hint="Use ledger, stderr, file:PATH, dir:PATH, fd:N or none.")
+
+
+def descriptor(spec: str) -> int:
+    """The open descriptor that `fd:N` names."""
+    digits = spec[3:]
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 10):
+        raise UsageError(f"--events {spec[:40]!r} names no descriptor", hint="Use fd:N with its number, such as fd:3.")
+    try:
+        os.fstat(int(digits))
+    except OSError:
+        raise UsageError(f"--events {spec}: descriptor {int(digits)} is not open") from None
+    return int(digits)

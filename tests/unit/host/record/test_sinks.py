@@ -233,7 +233,7 @@ def test_sinks_by_name(tmp_path: Path) -> None:
     assert isinstance(open_sink("none", "s"), NullSink)
     assert isinstance(open_sink("", "s"), JournalSink)
     assert isinstance(open_sink("stderr", "s"), StreamSink)
-    for wrong in ("file:", "fd:", "fd:x", "fd:9999", "kafka"):
+    for wrong in ("file:", "fd:", "fd:x", "fd:9999", "fd:²", "fd:٣", "fd:" + "0" * 5000, "fd:9999999999999", "kafka"):
         with pytest.raises(UsageError):
             open_sink(wrong, "s")
 

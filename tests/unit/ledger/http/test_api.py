@@ -92,6 +92,44 @@ def test_what_cannot_be_answered_is_a_sentence(server: Server, path: str, status
     assert code == status and answer["error"]
 
 
+_NUMBERS = [
+    "/v1/runs?limit=",
+    "/v1/calls?limit=",
+    "/v1/calls?limit=1&limit=",
+    "/v1/groups?by=tool_name&limit=",
+    "/v1/runs/run-1/events?limit=",
+    "/v1/runs/run-1/events?after_n=",
+    "/v1/runs/run-1/events?after_n=0&after_n=",
+    "/v1/calls?cursor=",
+    "/v1/runs?cursor=2026-01-01T00:00:00.000Z~",
+    "/v1/calls?min_latency_ms=",
+    "/v1/calls?since_ms=",
+    "/v1/runs?until_ms=",
+]
+_NO_NUMBERS = {
+    "thousands of zeros": "0" * 5000,
+    "thousands of nines": "9" * 5000,
+    "a one after thousands of zeros": "0" * 5000 + "1",
+    "beyond 64 bits": "9223372036854775808",
+    "Arabic digits": "%D9%A1%D9%A2",
+    "full-width digits": "%EF%BC%91",
+    "a superscript": "%C2%B2",
+    "an underscore": "1_0",
+    "a sign": "%2B1",
+    "a space": "%201",
+    "no UTF-8": "%ff",
+    "a NUL": "1%00",
+    "an exponent": "1e3",
+}
+
+
+@pytest.mark.parametrize("path", _NUMBERS)
+@pytest.mark.parametrize("text", _NO_NUMBERS.values(), ids=_NO_NUMBERS.keys())
+def test_what_is_no_number_to_every_reader_is_refused_with_a_sentence(server: Server, path: str, text: str) -> None:
+    code, answer = server.ask(path + text)
+    assert code == 400 and answer["error"] and len(answer["error"]) < 200
+
+
 @pytest.mark.parametrize(
     ("path", "hint"),
     [
@@ -197,7 +235,7 @@ def test_the_token_is_private_and_stays_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["0.0.0.0:80", "192.168.1.5:80", "example.com:80", "[::]:80", "127.0.0.1:http", ":"]
+    "address", ["0.0.0.0:80", "192.168.1.5:80", "example.com:80", "[::]:80", "127.0.0.1:http", ":", "127.0.0.1:" + "0" * 5000, "9" * 5000]
 )
 def test_only_this_machine_is_served(address: str) -> None:
     with pytest.raises(UsageError):
