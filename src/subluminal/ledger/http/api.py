@@ -22,6 +22,7 @@ from aiohttp import WSMsgType, web
 
 from subluminal.contracts.errors import LedgerError, SubluminalError, UsageError
 from subluminal.contracts.filters import NUMBER, EventFilters, Filter, Filters, RunFilters, find_filter
+from subluminal.contracts.jsontext import escaped
 from subluminal.host.home import ledger_db, ledger_socket
 from subluminal.host.record.ledgerd import socket_address
 from subluminal.ledger.daemon.submit import submit
@@ -55,7 +56,8 @@ def make_app(home: str, token: str, hosts: frozenset[str]) -> web.Application:
 
 
 def _json(value: Any, status: int = 200) -> web.Response:
-    return web.Response(body=msgspec.json.encode(value), status=status, content_type="application/json")
+    text = escaped(msgspec.json.encode(value).decode())
+    return web.Response(text=text, status=status, content_type="application/json")
 
 
 def _guard(token: str, hosts: frozenset[str]) -> Any:

@@ -180,6 +180,18 @@ def test_events_can_be_posted_and_posting_them_again_adds_nothing(server: Server
     assert status == 422 and answer["known"] == 1 and [bad["line"] for bad in answer["bad"]] == [1, 2]
 
 
+def test_what_a_terminal_or_page_would_obey_is_escaped_in_every_answer(server: Server) -> None:
+    evil = "a\x9b\u202e\u2028\ufeff\U000e0041é"
+    maker = EventMaker("run-evil", "shim-evil")
+    server.ask("/v1/events", b"\n".join([maker.run_start(), *maker.call(tool=evil)]))
+    request = urllib.request.Request(server.base + "/v1/calls?run_id=run-evil")
+    request.add_header("Authorization", f"Bearer {server.token}")
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        text = answer.read().decode()
+    assert not set(text) & set(evil[1:-1]) and "é" in text
+    assert json.loads(text)["rows"][0]["tool_name"] == evil
+
+
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
@@ -235,7 +247,17 @@ def test_the_token_is_private_and_stays_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["0.0.0.0:80", "192.168.1.5:80", "example.com:80", "[::]:80", "127.0.0.1:http", ":", "127.0.0.1:" + "0" * 5000, "9" * 5000]
+    "address",
+    [
+        "0.0.0.0:80",
+        "192.168.1.5:80",
+        "example.com:80",
+        "[::]:80",
+        "127.0.0.1:http",
+        ":",
+        "127.0.0.1:" + "0" * 5000,
+        "9" * 5000,
+    ],
 )
 def test_only_this_machine_is_served(address: str) -> None:
     with pytest.raises(UsageError):
