@@ -180,12 +180,14 @@ class JournalSink(Sink):
 
     def close(self) -> None:
         self.retry()
-        self.drop()
-
-    def drop(self) -> None:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
+
+    def drop(self) -> None:
+        fd, self.fd = self.fd, -1
+        if fd >= 0 and still_names(fd, self.path):
+            os.close(fd)
 
 
 class StreamSink(Sink):
@@ -285,6 +287,10 @@ class StreamSink(Sink):
         if self._spill is not None:
             self._spill.close()
 
+    def drop(self) -> None:
+        if self._spill is not None:
+            self._spill.drop()
+
 
 def _writable(fd: int) -> bool:
     import select
@@ -326,3 +332,12 @@ def descriptor(spec: str) -> int:
     except OSError:
         raise UsageError(f"--events {spec}: descriptor {int(digits)} is not open") from None
     return int(digits)
+
+
+def still_names(fd: int, path: str) -> bool:
+    """Before closing what another process opened: a host that makes itself a daemon closes every descriptor, and then
+    its number may be that of a file of the host's own."""
+    try:
+        return os.path.samestat(os.fstat(fd), os.stat(path))
+    except OSError:
+        return False
