@@ -107,7 +107,7 @@ class Producer:
                 self.doorbell.press()
 
     def close(self, status: str) -> str | None:
-        """`run_end`, once. Returns why events could not be recorded, if they could not."""
+        """`run_end`, once. Returns what of the record is missing, and why, if anything is."""
         self.gate.close(status, time_ns() // 1_000_000, monotonic_ns() // 1_000_000)
         self.hand_over()
         self.sink.close()

@@ -114,7 +114,7 @@ class Runtime:
             producer.doorbell.enabled = False  # for the thread that still waits
             producer.doorbell.close()
             if trouble is not None:
-                _say(f"events could not be recorded: {trouble}")
+                _say(trouble)
 
     # -- a call -----------------------------------------------------------------------------------------------
 
