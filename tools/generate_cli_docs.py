@@ -26,6 +26,10 @@ HEAD = """\
 Every command and its options, generated from `--help` by `python tools/generate_cli_docs.py`.
 
 - Data goes to stdout, messages to stderr. `--json` gives JSON, one object per line where there are several.
+- Control, direction and zero-width characters in foreign text are shown, never obeyed: as `\\u202e` in text; in JSON as
+  its own escape, which reads back as the same value. Only events and bundles stay as they were recorded, byte for byte.
+- `--csv` gives a cell of text that a spreadsheet would compute (it begins with `=`, `+`, `-`, `@`, a full-width form of
+  these, a tab or a line break) an apostrophe before it; numbers stay numbers. Without it the value is what it was.
 - Exit codes: 0 fine; 1 violations or failure found; 2 usage or tool error; `sub run` returns its command's own.
 - Colour only on a terminal, and never with `NO_COLOR`. No prompt without a terminal.
 - A run is named by its id, by an unambiguous beginning of it, or as `last`.

@@ -105,6 +105,7 @@ def encodings(secret: str, rng: random.Random) -> Iterator[tuple[str, bytes, lis
     value = secret.encode()
     yield "hex", value.hex().encode(), [value.hex().encode()]
     yield "HEX", value.hex().upper().encode(), [value.hex().upper().encode()]
+    yield from _rows(secret, value, rng)
     for offset in range(3):
         before = bytes(rng.randrange(256) for _ in range(offset + 3))
         after = bytes(rng.randrange(256) for _ in range(rng.randrange(5)))
@@ -121,3 +122,41 @@ def encodings(secret: str, rng: random.Random) -> Iterator[tuple[str, bytes, lis
         inner = unwrapped[first : 8 * (len(lead) + len(value)) // 6]
         lines = base64.encodebytes(lead + value).replace(b"\n", b"\\n")
         yield f"base64 at {offset}, wrapped", lines, [inner[:6], inner[-6:]] if len(inner) >= 12 else [inner]
+
+
+def _rows(secret: str, value: bytes, rng: random.Random) -> Iterator[tuple[str, bytes, list[bytes]]]:
+    """Encodings that are masked as a whole row."""
+    for separator in ":- .":
+        for name, digits in (("hex", value.hex(separator)), ("HEX", value.hex(separator).upper())):
+            yield f"{name} parted by {separator!r}", digits.encode(), [digits.encode()]
+    for name, numbers in (
+        ("C array", ", ".join(f"0x{byte:02x}" for byte in value)),
+        ("escapes", "".join(f"\\x{byte:02x}" for byte in value)),
+        ("JSON array", "[" + ",".join(map(str, value)) + "]"),
+        ("indented JSON array", json.dumps(list(value), indent=2)),
+    ):
+        yield name, numbers.encode(), [numbers.strip("[]").encode()]
+    for offset in range(5):
+        before = bytes(rng.randrange(256) for _ in range(offset + 5))
+        whole = base64.b32encode(before + value + b"after")
+        inner = whole[-(-8 * len(before) // 5) : 8 * (len(before) + len(value)) // 5]
+        yield f"base32 at {offset}", whole, [inner]
+        yield f"base32 at {offset}, in small letters", whole.lower(), [inner.lower()]
+    for offset in range(9):
+        inner = base64.b64encode(b"abc"[: offset % 3] + value + b"z" * rng.randrange(3))
+        twice = base64.b64encode(b"abc"[: offset // 3] + inner)
+        yield f"base64 twice at {offset}", twice, [twice]
+        yield f"base64 twice at {offset}, in json", base64.encodebytes(inner).replace(b"\n", b"\\n"), []
+    thrice = base64.urlsafe_b64encode(base64.urlsafe_b64encode(base64.urlsafe_b64encode(value)))
+    yield "base64 three times", thrice, [thrice]
+    for code in ("utf-16-le", "utf-16-be", *(["utf-32-le"] if secret.isascii() else [])):
+        wide = secret.encode(code)
+        for mark in ("", "\ufeff"):
+            marked = mark.encode(code) + wide
+            as_text = marked.decode("latin-1")
+            yield f"{code} in json", json_ascii(as_text).encode(), [json_ascii(wide.decode("latin-1")).encode()]
+            yield f"{code} in percent", quote(marked, safe="").encode(), [quote(wide, safe="").encode()]
+            yield f"{code} in hex", marked.hex().encode(), [wide.hex().encode()]
+            for offset in range(3):
+                whole = base64.b64encode(b"abc"[:offset] + marked)
+                yield f"{code} in base64 at {offset}", whole, [whole[6:-2]]

@@ -7,7 +7,9 @@ import hashlib
 import json
 import os
 import random
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ import pytest
 from harness.driver import Agent
 from harness.fake_server import fake_server
 from harness.shim import Shim, isolated_env, shim_command
+from harness.waiting import GENEROUS_S, wait_for
 
 SEED = 20260728
 MESSAGES = int(os.environ.get("SUB_TEST_TRANSPARENCY", "1500"))
@@ -240,6 +243,84 @@ def test_everything_the_server_says_on_stderr_arrives(tmp_path: Path) -> None:
     assert lines == [f"{number:06d}" for number in range(40_000)]
 
 
+LINES = 40_000
+SAYS_MUCH = f"import os;[os.write(2,b'%0130d\\n'%n) for n in range({LINES})]"  # 5 MiB
+EVENTS_OR_NOT = pytest.mark.parametrize("events", ["none", "stderr"])
+
+
+def read_slowly(fd: int) -> bytes:
+    """Much more slowly than a server writes: by fits and starts, like a program on a loaded machine."""
+    parts = []
+    while part := os.read(fd, 40_000):
+        parts.append(part)
+        time.sleep(0.01)
+    return b"".join(parts)
+
+
+@EVENTS_OR_NOT
+def test_all_of_a_servers_stderr_reaches_a_slow_reader_on_a_loaded_machine(tmp_path: Path, events: str) -> None:
+    busy = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(2)]
+    command = shim_command("loud", [sys.executable, "-S", "-c", SAYS_MUCH], events=events)
+    process = subprocess.Popen(
+        command,
+        env=isolated_env(tmp_path),
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        assert process.stderr is not None
+        said = read_slowly(process.stderr.fileno()).splitlines()
+        assert process.wait(GENEROUS_S) == 0
+    finally:
+        for each in (process, *busy):
+            each.kill()
+            each.communicate()
+    assert [line for line in said if not line.startswith(b"{")] == [b"%0130d" % number for number in range(LINES)]
+
+
+@EVENTS_OR_NOT
+def test_a_reader_of_stderr_that_stops_never_stops_the_server_and_is_told_what_it_missed(
+    tmp_path: Path, events: str
+) -> None:
+    server = SAYS_MUCH + f";open({str(tmp_path / 'done')!r},'w').close();os.read(0,1);os.write(2,b'last words\\n')"
+    command = shim_command("loud", [sys.executable, "-S", "-c", server], events=events)
+    process = subprocess.Popen(
+        command,
+        env=isolated_env(tmp_path),
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        wait_for((tmp_path / "done").exists, what="a server that has said it all, to nobody")
+        assert process.stderr is not None and process.stdin is not None
+        os.set_blocking(process.stderr.fileno(), False)
+        said = b""
+
+        def told() -> bool:
+            nonlocal said
+            said += process.stderr.read() or b""  # type: ignore[union-attr]
+            return b"nobody was reading\n" in said
+
+        wait_for(told, what="word of what is missing")
+        process.stdin.close()
+        os.set_blocking(process.stderr.fileno(), True)
+        said += process.stderr.read()
+        assert process.wait(GENEROUS_S) == 0
+    finally:
+        process.kill()
+        process.wait()
+    lines = [line for line in said.splitlines(keepends=True) if not line.startswith(b"{")]
+    [note] = [line for line in lines if b"nobody was reading" in line]
+    missing = int(note.split()[1])
+    others = b"".join(lines).replace(b"\n" + note, b"")
+    assert len(others) + missing == LINES * 131 + len("last words\n")
+    assert lines[-1] == b"last words\n", "from then on it has everything again"
+
+
 def test_a_grandchild_that_writes_for_ever_does_not_keep_the_shim(tmp_path: Path) -> None:
     server = "import os,sys\nif os.fork():\n    sys.exit(0)\nwhile True:\n    os.write(1,b'noise\\n'*100)"
     setup = Shim(tmp_path, "noisy", [sys.executable, "-S", "-c", server])
@@ -256,3 +337,23 @@ def test_the_server_does_not_inherit_the_descriptor_of_the_events(tmp_path: Path
     os.close(writer)
     assert b'"run_end"' in os.read(reader, 1 << 16)
     os.close(reader)
+
+
+def test_events_that_a_stalled_reader_never_took_are_told_of_and_kept_and_it_has_no_torn_line(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    command = shim_command("notes", fake_server(), events=f"fd:{writer}")
+    with Agent(command, isolated_env(tmp_path), tmp_path, pass_fds=[writer]) as agent:
+        os.close(writer)
+        agent.initialize()
+        for number in range(60):
+            agent.call("echo", {"n": number, "text": "x" * 3000})
+        agent.finish()
+        said = agent.stderr
+    with os.fdopen(reader, "rb") as file:
+        there = file.read()
+    (journal,) = (tmp_path / "sub" / "spool").glob("*.jsonl")
+    events = [json.loads(line) for line in (there + journal.read_bytes()).splitlines()]
+    assert there.endswith(b"\n")
+    assert [event["source"]["seq"] for event in events] == list(range(1, len(events) + 1))
+    kept = len(journal.read_bytes().splitlines())
+    assert f"descriptor {writer} was not read to the end: {kept} events went to the spool" in said

@@ -6,7 +6,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["quote", "to_json"]
+__all__ = ["escaped", "quote", "to_json"]
 
 try:
     from _json import encode_basestring as quote  # the C escaper; importing `json` itself costs 8 ms of start-up
@@ -31,6 +31,19 @@ def to_json(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return "[" + ",".join(map(to_json, value)) + "]"
     return _number(value)
+
+
+def escaped(text: str) -> str:
+    """JSON text for showing or exporting, equal in value: what a terminal, an editor or a page would obey or hide (C1,
+    directions, zero widths, line separators, lone surrogates) becomes an escape. JSON has it in strings only."""
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return "".join(c if c.isprintable() or c in "\n\r\t" else _escape(c) for c in text)
+
+
+def _escape(c: str) -> str:
+    units = c.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[i : i + 4]}" for i in range(0, len(units), 4))
 
 
 def _number(value: Any) -> str:

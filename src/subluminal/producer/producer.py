@@ -21,7 +21,7 @@ from subluminal.core.gate.gate import Gate
 from subluminal.core.redact.redactor import Redactor
 from subluminal.host.identity import discover, make_source
 from subluminal.host.record.doorbell import Doorbell
-from subluminal.host.record.sinks import open_sink
+from subluminal.host.record.sinks import open_sink, still_names
 from subluminal.host.run.files import keep_fresh
 from subluminal.host.run.state import SharedState
 from subluminal.producer.policies import PolicyWatch
@@ -107,7 +107,7 @@ class Producer:
                 self.doorbell.press()
 
     def close(self, status: str) -> str | None:
-        """`run_end`, once. Returns why events could not be recorded, if they could not."""
+        """`run_end`, once. Returns what of the record is missing, and why, if anything is."""
         self.gate.close(status, time_ns() // 1_000_000, monotonic_ns() // 1_000_000)
         self.hand_over()
         self.sink.close()
@@ -124,10 +124,15 @@ class Producer:
             keep_fresh(self.state.path)
 
     def drop(self) -> None:
-        """In a forked child: let go of what is the parent's, without a word."""
-        self.sink.drop()
-        if isinstance(self.state, SharedState):
-            self.state.close()
+        """In a forked child: let go of what is the parent's, without a word. It may have been closing it just then."""
+        closing = [self.sink.drop, self.doorbell.close]
+        if isinstance(self.state, SharedState) and still_names(self.state._fd, self.state.path):
+            closing.append(self.state.close)
+        for close in closing:
+            try:
+                close()
+            except (OSError, ValueError, BufferError):
+                pass
 
 
 def assemble(

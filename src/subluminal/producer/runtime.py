@@ -113,8 +113,9 @@ class Runtime:
                 return
             trouble = producer.close(status)
             producer.doorbell.enabled = False  # for the thread that still waits
+            producer.doorbell.close()
             if trouble is not None:
-                _say(f"events could not be recorded: {trouble}")
+                _say(trouble)
 
     # -- a call -----------------------------------------------------------------------------------------------
 
@@ -207,6 +208,7 @@ def _start_anew_after_fork(runtime: Runtime) -> None:
         if living is None:
             return
         living._lock = threading.Lock()
+        living._turn_taken = False
         producer, living._producer = living._producer, None
         if producer is not None:
             producer.drop()

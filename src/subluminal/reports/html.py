@@ -11,6 +11,7 @@ from importlib import resources
 from subluminal.contracts.vocabulary import ALLOW, THROTTLE
 from subluminal.ledger.fold.call import Call
 from subluminal.ledger.fold.run_facts import Refusal, RunFacts
+from subluminal.reports.printable import printable
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
@@ -36,8 +37,7 @@ def html(facts: RunFacts, verdict: str, failed: bool, problems: list[str]) -> st
 
 def _t(text: object) -> str:
     """Foreign text: escaped, and its control and direction characters made visible."""
-    shown = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in str(text))
-    return escape(shown, quote=True)
+    return escape(printable(str(text)), quote=True)
 
 
 def _head(facts: RunFacts, verdict: str, failed: bool) -> str:

@@ -1,14 +1,13 @@
-"""JUnit XML, which every CI system reads. What goes in is the caller's; what XML cannot hold is replaced."""
+"""JUnit XML, which every CI system reads. What goes in is the caller's; what XML cannot hold is made visible."""
 
 from __future__ import annotations
 
-import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable
 from typing import NamedTuple
 
-# XML 1.0 has no way at all to write these, not even escaped.
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+from subluminal.reports.printable import printable
+
 FAILURE, ERROR = "failure", "error"
 
 
@@ -58,4 +57,5 @@ def _add(parent: ET.Element, tag: str, attributes: dict[str, str], text: str | N
 
 
 def _text(text: str) -> str:
-    return _NOT_XML.sub("�", text)
+    """XML 1.0 has no way at all to write control characters, surrogates and two more, not even escaped."""
+    return printable(text, keep="\t\n\r")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from subluminal.ledger.fold.run_facts import RunFacts
+from subluminal.reports.printable import printable
 
 MAX_ROWS = 50
 _MAX_CELL = 300
@@ -41,12 +42,12 @@ def markdown(facts: RunFacts, verdict: str, problems: list[str]) -> str:
     return "\n".join(lines)
 
 
+_SPACES = dict.fromkeys(map(ord, "\t\n\r"), " ")
 # Markup becomes plain characters; with the colon gone, nothing turns into a link by itself.
 _PLAIN = {ord(c): f"\\{c}" for c in "\\`*_{}[]()#+!|~$-"} | {ord(c): f"&#{ord(c)};" for c in "&<>@:"}
 
 
 def _cell(text: str) -> str:
-    """One cell of plain text: no markup, no link, no HTML, no mention, no line break."""
-    text = text if len(text) <= _MAX_CELL else text[: _MAX_CELL - 1] + "…"
-    text = "".join(c if c.isprintable() else " " for c in text)
+    """One cell of plain text: no markup, no link, no HTML, no mention, no line break, nothing invisible."""
+    text = printable(text[:_MAX_CELL].translate(_SPACES)) + ("…" if len(text) > _MAX_CELL else "")
     return re.sub(r"(?i)\bwww\.", lambda found: found.group()[:3] + "&#46;", text.translate(_PLAIN))

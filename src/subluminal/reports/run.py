@@ -7,7 +7,8 @@ from typing import Any
 from subluminal.contracts.digest import sha256_hex
 from subluminal.ledger.fold.run_facts import Refusal, RunFacts
 from subluminal.reports.junit import ERROR, FAILURE, Case, Fault, Suite, count, junit_xml
-from subluminal.reports.sarif import place, result, sarif
+from subluminal.reports.printable import printable
+from subluminal.reports.sarif import message, place, result, sarif
 
 _LEVELS = {"critical": "error", "warn": "warning", "info": "note"}
 _NAMED_CALLS = 20
@@ -24,7 +25,7 @@ def run_sarif(facts: RunFacts, places: Places, problems: list[str]) -> dict[str,
     if facts.ended_at:
         invocation["endTimeUtc"] = facts.ended_at
     if problems:
-        notes = [{"level": "error", "message": {"text": problem}} for problem in problems]
+        notes = [{"level": "error", "message": message(problem)} for problem in problems]
         invocation["toolExecutionNotifications"] = notes
     details = {"id": f"subluminal/{facts.agent_id or 'agent'}/{facts.run_id}"}
     about = {"automationDetails": details, "invocations": [invocation]}
@@ -40,7 +41,7 @@ def _result(refusal: Refusal, places: Places) -> dict[str, Any]:
     name = f"{refusal.server_name}/{refusal.tool_name}"
     # Services refuse results without a file: what no rule of the repository refused points at the record beside this.
     uri, line = places.get(rule, ("events.jsonl", 1))
-    logical = {"name": refusal.tool_name, "fullyQualifiedName": name, "kind": "function"}
+    logical = {"name": printable(refusal.tool_name), "fullyQualifiedName": printable(name), "kind": "function"}
     return result(
         rule,
         _LEVELS.get(refusal.severity, "warning"),
@@ -96,15 +97,11 @@ def _run_fault(exit_code: int | None, problems: list[str]) -> Fault | None:
 
 
 def _case(class_name: str, name: str, seconds: float, fault: Fault | None) -> Case:
-    return Case({"classname": _name(class_name), "name": _name(name), "time": f"{seconds:.3f}"}, fault)
+    """Names are shown in lists, by which CI systems follow a case from run to run: one line, nothing invisible."""
+    return Case({"classname": printable(class_name), "name": printable(name), "time": f"{seconds:.3f}"}, fault)
 
 
 def _line(refusal: Refusal) -> str:
     return (
         f"{refusal.ts} {refusal.action} {refusal.call_id} rule {_rule(refusal)} ({refusal.severity}): {refusal.summary}"
     )
-
-
-def _name(text: str) -> str:
-    """Names are shown in lists, by which CI systems follow a case from run to run: one line, nothing invisible."""
-    return "".join(c if c.isprintable() else "�" for c in text)

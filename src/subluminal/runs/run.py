@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from subluminal.contracts.errors import UsageError
 from subluminal.core.redact.redactor import Redactor
+from subluminal.host.home import sub_home
 from subluminal.host.identity import discover, make_source, new_id
 from subluminal.host.record.sinks import open_sink
 from subluminal.host.run.membership import Membership
@@ -20,8 +21,7 @@ def run_environment(environ: Mapping[str, str], options: RunOptions, client: str
     made = dict(environ)
     made["SUB_RUN_ID"] = options.run_id or environ.get("SUB_RUN_ID") or new_id("run-")
     made["SUB_CLIENT"] = options.client or environ.get("SUB_CLIENT") or client
-    if environ.get("SUB_HOME"):
-        made["SUB_HOME"] = os.path.abspath(environ["SUB_HOME"])
+    made["SUB_HOME"] = os.path.abspath(sub_home(environ))  # also for what sets another HOME
     chosen = {"SUB_AGENT_ID": options.agent_id, "SUB_ENV": options.env, "SUB_PRINCIPAL": options.principal}
     made.update({variable: word for variable, word in chosen.items() if word})
     if options.policy:

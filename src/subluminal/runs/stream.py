@@ -10,6 +10,7 @@ import os
 import select
 
 from subluminal.contracts.errors import UsageError
+from subluminal.host.record.sinks import descriptor
 
 # A write of at most this much to a pipe that polls writable does not block.
 PIECE_BYTES = 4096
@@ -27,8 +28,8 @@ class Stream:
             self._fd = 1
         elif target == "stderr":
             self._fd = 2
-        elif target.startswith("fd:") and target[3:].isdigit():
-            self._fd = int(target[3:])
+        elif target.startswith("fd:"):
+            self._fd = descriptor(target)
             os.set_inheritable(self._fd, False)
         else:
             self._own = True

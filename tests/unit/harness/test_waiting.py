@@ -27,6 +27,7 @@ MAY_LOOK_AT_A_CLOCK = {
     "torture/test_ledger_stalled.py": "a pace is compared with the pace before",
     "torture/test_policy_reload.py": "a second is promised; what the machine adds is measured beside it",
     "torture/test_shared_budget.py": "the engine is given the time, as the shim gives it",
+    "torture/test_transparency.py": "the slowness of a reader is its scripted behaviour",
     "unit/admission/test_determinism.py": "clocks are what its subject must find",
     "unit/cli/agents/test_kill.py": "compared with a command that has nothing to wait for",
     "unit/cli/tail/test_tail.py": "compared with the start of a process",

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.in_process import POLICY, isolate
-from harness.ledger import ledgerd, spool_of
+from harness.ledger import ledgerd, spool_of, sub_environment
 from harness.waiting import wait_for
 from subluminal.contracts.toolcall import ToolCall
 from subluminal.host.run.state import SharedState
@@ -152,3 +154,79 @@ def test_a_state_that_nobody_lets_go_of_is_not_waited_for_twice(
     assert waits, "it waited, once, and without blocking"
     holder.abandon()
     runtime.close()
+
+
+FORKING_HOST = """
+import fcntl, os, sys
+from subluminal.contracts.toolcall import ToolCall
+from subluminal.producer.runtime import Runtime
+
+def fork_and(work):
+    pid = os.fork()
+    if pid == 0:
+        work()
+        sys.stdout.flush()
+        sys.exit(0)  # with all that runs at exit
+    assert os.waitpid(pid, 0)[1] == 0
+
+def call(runtime):
+    record = runtime.judge(ToolCall("s", "look", b"{}", 2, "in_process"))
+    runtime.settle(record, "OK", latency_ms=1)
+
+runtime = Runtime(None, server_name="s")
+call(runtime)
+"""
+IS_FREE = """
+def is_free(path):
+    try:
+        with open(path) as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except FileNotFoundError:
+        pass  # ledgerd could lock it, and has taken it in
+    return True
+"""
+
+
+def forking_host(tmp_path: Path, script: str) -> subprocess.CompletedProcess[str]:
+    home = tmp_path / "sub"
+    spool_of(home)
+    source = FORKING_HOST + IS_FREE + script
+    command = [sys.executable, "-c", source]
+    with ledgerd(home):
+        return subprocess.run(command, env=sub_environment(home), capture_output=True, text=True, timeout=60)
+
+
+def test_a_forked_child_is_silent_whatever_its_parent_had_closed(tmp_path: Path) -> None:
+    """As a host does that makes itself a daemon: it closes all it does not know, opens files of its own, and forks."""
+    done = forking_host(
+        tmp_path,
+        "highest = max(map(int, os.listdir('/proc/self/fd')))\n"
+        "os.closerange(3, highest + 1)\n"
+        "mine = os.open(__import__('tempfile').gettempdir(), os.O_RDONLY)\n"
+        "fork_and(lambda: os.fstat(mine))\n"
+        "os._exit(0)\n",
+    )
+    assert (done.returncode, done.stderr) == (0, ""), "and the number that was the journal's is the host's own file"
+
+
+def test_a_forked_child_takes_nothing_of_its_parents_and_is_a_producer_of_its_own(tmp_path: Path) -> None:
+    done = forking_host(
+        tmp_path,
+        "fork_and(lambda: call(runtime))\n"
+        "call(runtime)\n"
+        "journal = runtime._producer.sink.path\n"
+        "assert not is_free(journal), 'the lock of the parent is its own'\n"
+        "reader, writer = os.pipe()\n"
+        "if os.fork() == 0:\n"
+        "    os.close(writer)\n"
+        "    os.read(reader, 1)  # until the parent has closed its run\n"
+        "    print(is_free(journal))\n"
+        "    sys.exit(0)\n"
+        "os.close(reader)\n"
+        "runtime.close()\n"
+        "os.close(writer)\n"
+        "os.wait()\n",
+    )
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "True\n"), "no child holds on to it"

@@ -19,7 +19,8 @@ from harness.golden import normalised
 from harness.headless import Job, bundle_of, rule
 
 FIXTURES = places.FIXTURES / "bundles"
-HOSTILE = "<script>alert(1)</script>|`x`\n::error::mine\x1b[31m\u202e @all [a](http://evil.example)"
+INVISIBLE = "\x1b\x7f\x9b\x85\u202e\u2066\u200b\u2028\u2029\ufeff\U000e0041"
+HOSTILE = f"<script>alert(1)</script>|`x`\n::error::mine[31m{INVISIBLE} @all [a](http://evil.example)"
 POLICY = bundle_of(
     rule("no-script", "deny", "<*", action="BLOCK", message="<img src=http://evil.example/x onerror=alert(2)>"),
     rule("one-write", "budget", "write", "warn", scope="run", limit_calls=1, on_exceed="BLOCK"),
@@ -94,7 +95,17 @@ def test_the_page_has_no_script_no_link_and_loads_nothing(trace: Path) -> None:
     assert not any(name.startswith("on") or name in ("src", "href", "action") for name in attributes)
     assert "default-src 'none'" in page
     assert "url(" not in page and "@import" not in page
-    assert "\u202e" not in page and "\x1b" not in page
+
+
+@pytest.mark.parametrize("name", ["summary.json", "results.sarif", "junit.xml", "summary.md", "report.html"])
+def test_no_report_holds_what_would_be_obeyed_or_hidden(trace: Path, name: str) -> None:
+    text = (trace / name).read_text(encoding="utf-8")
+    assert not set(text) & set(INVISIBLE)
+    visible = "".join(c.encode("unicode_escape").decode() for c in INVISIBLE)
+    if name == "summary.json":
+        assert any(INVISIBLE in refusal["tool_name"] for refusal in json.loads(text)["refusals"]), "equal in value"
+    else:
+        assert visible in text.replace("\\\\", "\\"), "shown, not left out"
 
 
 def test_the_markdown_holds_hostile_text_as_text(trace: Path) -> None:

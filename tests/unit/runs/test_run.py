@@ -33,15 +33,21 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_new_run_gets_an_id_and_an_enclosing_run_keeps_its_own() -> None:
-    fresh = run_environment({"SUB_PRINCIPAL": "me", "OTHER": "x"}, RunOptions(agent_id="reviewer"), "codex")
+    given = {"SUB_PRINCIPAL": "me", "OTHER": "x", "SUB_HOME": "/h"}
+    fresh = run_environment(given, RunOptions(agent_id="reviewer"), "codex")
     assert fresh.pop("SUB_RUN_ID").startswith("run-")
-    assert fresh == {"SUB_AGENT_ID": "reviewer", "SUB_CLIENT": "codex", "SUB_PRINCIPAL": "me", "OTHER": "x"}
-    inside = {"SUB_RUN_ID": "outer", "SUB_CLIENT": "codex"}
+    assert fresh == {**given, "SUB_AGENT_ID": "reviewer", "SUB_CLIENT": "codex"}
+    inside = {"SUB_RUN_ID": "outer", "SUB_CLIENT": "codex", "SUB_HOME": "/h"}
     assert run_environment(inside, RunOptions(), "claude") == inside
     assert run_environment(inside, RunOptions(run_id="mine", client="claude"), "custom") == {
         "SUB_RUN_ID": "mine",
         "SUB_CLIENT": "claude",
+        "SUB_HOME": "/h",
     }
+
+
+def test_the_home_is_told_even_where_it_is_the_usual_one_for_tools_that_are_given_another_home() -> None:
+    assert run_environment({"HOME": "/users/me"}, RunOptions(), "custom")["SUB_HOME"] == "/users/me/.subluminal"
 
 
 def test_paths_are_told_so_that_they_hold_in_any_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

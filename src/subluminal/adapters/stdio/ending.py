@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 # A pipe holds 64 KiB, and 1 MiB at most where nobody is privileged.
 DRAIN_READS = 5
+# A client that takes nothing more for so long will not; one that is slow is given time.
 END_FLUSH_NS = 500_000_000
+END_FLUSH_AT_MOST_NS = 10_000_000_000
 # The exit status follows the end of stdout within moments, if it follows at all.
 STATUS_WAIT_NS = 50_000_000
 
@@ -79,7 +81,11 @@ class Ending:
         self.at_ns = self.at_ns or monotonic_ns() + int(grace_s * 1e9)
 
     def go_further(self, now_ns: int) -> None:
-        """The grace is over: SIGTERM, then SIGKILL."""
+        """The grace is over: SIGTERM, then SIGKILL. A server that waits because our reader is slow is given time, as it
+        would be without us; the client may lose its patience."""
+        if self._step == 0 and self._relay.stderr.full:
+            self.at_ns = now_ns + STATUS_WAIT_NS
+            return
         self._step = max(self._step + 1, 2)
         self._relay.upstream.signal(signal.SIGTERM if self._step == 2 else signal.SIGKILL)
         self.at_ns = now_ns + int(TERM_GRACE_S * 1e9)
@@ -137,33 +143,37 @@ class Ending:
         relay, upstream = self._relay, self._relay.upstream
         self._finish_run(self._status_now(), "the session ended before the reply")
         self._end_group()
-        self._flush_all(monotonic_ns() + END_FLUSH_NS)
+        self._flush_all()
         trouble = relay.producer.close(self._status)
         upstream.release_watchdog()
         remove_stale()
         if trouble is not None:
-            print(f"sub: events could not be recorded: {trouble}", file=sys.stderr)
+            print(f"sub: {trouble}", file=sys.stderr)
         return upstream.status or 0
 
-    def _flush_all(self, deadline_ns: int) -> None:
+    def _flush_all(self) -> None:
         """What the server has said to its end, on both streams, as far as the client still takes it."""
         relay = self._relay
         to_client, stderr = relay.to_client, relay.stderr
         for _ in range(DRAIN_READS * 4):
             if relay.upstream.stderr < 0 or not stderr.read():
                 break
-        while monotonic_ns() < deadline_ns:
-            waiting = to_client.waiting and not to_client.broken
-            if not waiting and not stderr.waiting:
+        began = took = now = monotonic_ns()
+        while now - took < END_FLUSH_NS and now - began < END_FLUSH_AT_MOST_NS and not relay.interrupted:
+            left = to_client.size + stderr.size
+            if not left:
                 return
             poller = select.poll()
-            if waiting:
+            if to_client.size:
                 poller.register(STDOUT, select.POLLOUT)
-            if stderr.waiting:
+            if stderr.size:
                 poller.register(STDERR, select.POLLOUT)
             poller.poll(50)
             to_client.flush()
             stderr.flush()
+            now = monotonic_ns()
+            if to_client.size + stderr.size < left:
+                took = now
 
     def _end_group(self) -> None:
         """Grandchildren that outlived the server: asked once, then killed."""

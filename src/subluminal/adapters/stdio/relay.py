@@ -156,6 +156,11 @@ class Relay:
     def _until_ms(self, at_ns: int) -> int:
         return max(0, min(TICK_MS, (at_ns - monotonic_ns()) // 1_000_000 + 1))
 
+    @property
+    def interrupted(self) -> bool:
+        """A signal has come that nobody has looked at yet."""
+        return bool(self._signals)
+
     def wait_for_signal(self, ms: int) -> None:
         poller = select.poll()
         poller.register(self._wake, select.POLLIN)
@@ -230,11 +235,13 @@ class Relay:
             watched.remove(upstream.stdin)
             if not self.client.open:
                 self.ending.close_server_stdin()
-        if self.stderr.waiting:
+        wanted = self.producer.sink.wants()
+        if upstream.stderr >= 0:
+            watched.add(upstream.stderr, 0 if self.stderr.full else select.POLLIN)
+        if self.stderr.waiting or wanted == STDERR:
             watched.add(STDERR, select.POLLOUT)
         else:
             watched.remove(STDERR)
-        wanted = self.producer.sink.wants()
         if wanted >= 0 and wanted != STDERR:
             watched.add(wanted, select.POLLOUT)
         ours = (upstream.stdin, upstream.stdout, upstream.stderr, self._wake, wanted)

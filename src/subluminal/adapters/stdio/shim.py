@@ -110,11 +110,11 @@ def _open_producer(options: Options, setup: ServerSetup) -> Producer:
 
 def _keep_events_to_ourselves(sink: str) -> None:
     """The server must not inherit the descriptor that our events go to: it could write events of its own."""
-    if sink.startswith("fd:") and sink[3:].isdigit() and int(sink[3:]) > 2:
-        try:
-            os.set_inheritable(int(sink[3:]), False)
-        except OSError:
-            pass  # not open: the sink will say so
+    if sink.startswith("fd:"):
+        from subluminal.host.record.sinks import descriptor
+
+        if (fd := descriptor(sink)) > 2:
+            os.set_inheritable(fd, False)
 
 
 def _say(message: str) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from subluminal.policy.lint.findings import ERROR, NOTE, WARNING, Finding
 from subluminal.reports.junit import FAILURE, Case, Fault, Suite, count, junit_xml
+from subluminal.reports.printable import printable
 from subluminal.reports.sarif import place, result, sarif
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def as_github(finding: Finding) -> str:
 
 def _escape(text: str) -> str:
     """Line breaks would let a hostile bundle issue workflow commands of its own."""
-    return re.sub(r"[%\r\n]", lambda match: f"%{ord(match.group()):02X}", text)
+    return re.sub(r"[%\r\n]", lambda match: f"%{ord(match.group()):02X}", printable(text, keep="\r\n"))
 
 
 def _escape_property(text: str) -> str:

@@ -24,7 +24,9 @@ def print_json(value: Any) -> None:
     """One line of JSON on stdout."""
     import msgspec
 
-    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+    from subluminal.contracts.jsontext import escaped
+
+    sys.stdout.write(escaped(msgspec.json.encode(value).decode()) + "\n")
 
 
 def colour_wanted(stream: Any = None) -> bool:

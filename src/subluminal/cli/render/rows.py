@@ -17,10 +17,11 @@ def json_text(value: Any) -> str:
 
 
 def json_line(value: Any) -> str:
-    """Compact, for stdout. On a terminal all but ASCII is escaped (a C1 control character would be obeyed), and so it
-    is where a lone surrogate cannot be written."""
-    text = json_text(value)
-    if text.isascii() or (not sys.stdout.isatty() and _writable(text)):
+    """Compact, for stdout: nothing in it is obeyed, and what stdout cannot say is escaped."""
+    from subluminal.contracts.jsontext import escaped
+
+    text = escaped(json_text(value))
+    if _writable(text):
         return text
     import json
 
@@ -62,13 +63,27 @@ def print_csv(rows: Iterable[dict[str, Any]]) -> None:
         writer.writerow([_csv_cell(value) for value in row.values()])
 
 
+# In the names and messages of agents and servers, these make a spreadsheet compute a cell, call a program or fetch an
+# address. Full-width forms are read as the narrow ones.
+_FORMULA = tuple("=+-@\t\n＝＋－＠")
+# What a cell can hold as it is. Not CR: the writer does not quote for it, and a spreadsheet begins a row there.
+_CELL_SPACES = "\t\n\xa0\u3000"
+
+
 def _csv_cell(value: Any) -> Any:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (list, dict)):
         return json_line(value)
-    if isinstance(value, str):
-        if sys.stdout.isatty():
-            return printable(value)
-        return value if _writable(value) else value.encode("utf-8", "backslashreplace").decode()
-    return value
+    if not isinstance(value, str):
+        return value
+    text = printable(value, keep="" if sys.stdout.isatty() else _CELL_SPACES)
+    # An apostrophe makes it text. Added to those that stand there, so that taking one away gives the value back.
+    if text.lstrip(" '\xa0\u3000").startswith(_FORMULA) and not _is_number(text):
+        text = "'" + text
+    return text if _writable(text) else text.encode("ascii", "backslashreplace").decode()
+
+
+def _is_number(text: str) -> bool:
+    digits = text[1:].replace(".", "", 1)
+    return digits.isascii() and digits.isdigit() and text[0] in "+-"

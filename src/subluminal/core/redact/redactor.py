@@ -2,9 +2,9 @@
 
     Redactor(secrets, patterns).mask(data) -> (masked, flags)
 
-Two searches: the injected values in any encoding (`core/secrets.py`), and shapes of well-known credentials
-(`core/token_shapes.py`). Places found by both are united before anything is replaced, so no search can hide a part
-from another. A mask names the kind of secret and never shows its length.
+Three searches: the injected values in any spelling (`spellings`), inside encoded rows (`decoded`), and shapes of
+well-known credentials (`token_shapes`). Places found by them are united before anything is replaced, so no search can
+hide a part from another. A mask names the kind of secret and never shows its length.
 
 Hot path: ordinary arguments cost a handful of substring tests. RE2 is imported at the first suspicion, or for the
 first text above `SMALL`, where one RE2 pass is cheaper than the tests.
@@ -20,6 +20,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
+
+    from subluminal.core.redact.decoded import Decoder
 
 SMALL = 1024
 # Above this many anchors one RE2 pass is cheaper than looking for each.
@@ -41,8 +43,8 @@ class Redactor:
     """Immutable after construction apart from patterns that are compiled when first needed."""
 
     __slots__ = (
-        "_anchors", "_custom", "_custom_sources", "_escapable", "_forms", "_gate", "_hex", "_hex_words", "_words",
-        "refused",
+        "_anchors", "_custom", "_custom_sources", "_decoder", "_escapable", "_forms", "_gate", "_hex", "_hex_words",
+        "_words", "refused",
     )  # fmt: skip
 
     def __init__(self, secrets: Iterable[str | bytes] = (), patterns: Iterable[tuple[str, str]] = ()) -> None:
@@ -53,8 +55,14 @@ class Redactor:
         self._escapable: list[Form] = []
         self._forms: list[Form] = []
         self._gate: Any = None
-        for secret in secrets:
-            self._add(_as_bytes(secret) if isinstance(secret, str) else bytes(secret))
+        self._decoder: Decoder | None = None
+        values = [_as_bytes(secret) if isinstance(secret, str) else bytes(secret) for secret in secrets]
+        for value in values:
+            self._add(value)
+        if self._forms:
+            from subluminal.core.redact.decoded import Decoder
+
+            self._decoder = Decoder(value for value in values if len(value) >= MIN_SECRET_BYTES)
         self._words = tuple(anchor for anchor, _ in self._anchors)
         self._hex_words = tuple(anchor for anchor, _ in self._hex)
         self._custom_sources = [check_pattern(name, regex) for name, regex in patterns]
@@ -82,7 +90,7 @@ class Redactor:
 
     def _ordinary(self, data: bytes) -> bool:
         """True for most texts: nothing in them can be a secret."""
-        if self._custom_sources:
+        if self._custom_sources or (self._decoder is not None and self._decoder.suspects(data)):
             return False
         if len(data) > SMALL or len(self._anchors) > MANY:
             if self._gate is None:
@@ -143,6 +151,8 @@ class Redactor:
             for start, end in form.find(data):
                 spans.append((start, end, INJECTED))
                 rest = rest[:start] + bytes(end - start) + rest[end:]
+        if self._decoder is not None:
+            spans += [(start, end, INJECTED) for start, end in self._decoder.find(rest)]
         spans += self._shape_spans(data)
         for name, pattern in self._compiled_custom():
             spans += [(m.start(), m.end(), name) for m in pattern.finditer(data) if m.end() > m.start()]
@@ -219,12 +229,14 @@ def _compile_utf8(regex: str) -> Any:
     return re2.compile(regex.encode("utf-8"), options)
 
 
-# Escapes under which a letter or digit could hide: the anchors would not see it.
-_HIDING = rb"%|&#|\\[uUxX]"
+# Escapes under which a letter or digit could hide, and the zero bytes of UTF-16 between them: no anchor would be seen.
+_HIDING = rb"%|&#|\x00|\\[uUxX0]"
 
 
 def _may_hide_letters(text: str, lowered: str) -> bool:
-    return "%" in text or "&#" in text or "\\u" in lowered or "\\x" in lowered
+    if "%" in text or "&#" in text or "\0" in text:
+        return True
+    return "\\" in text and ("\\u" in lowered or "\\x" in lowered or "\\0" in text)
 
 
 def _suspicious_word(text: str, lowered: str) -> bool:

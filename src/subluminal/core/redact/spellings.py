@@ -1,8 +1,9 @@
 r"""How one secret value can appear in text, and how to find it there.
 
 A value travels raw, JSON-escaped (once, twice, `\/`, `\u0041`), percent-encoded (`%2B`, `%252B`, `+`), HTML-escaped,
-as hex, or inside base64 at any of three alignments and wrapped into lines. Listing the combinations does not end, so
-each form becomes one linear-time pattern: a row of units, one per character, each matching every spelling of it.
+as hex, inside base64 at any of three alignments and wrapped into lines, or read as UTF-16. Listing the combinations
+does not end, so each form becomes one linear-time pattern: a row of units, one per character, each matching every
+spelling of it.
 
 A pattern needs only the head of a form (`HEAD` units) and then takes as much as continues to match. So a value that
 was cut off is masked as well, and an 8 KiB value needs no 8 KiB pattern. Backslashes in a value are not matched but
@@ -41,6 +42,10 @@ _CUT_ESCAPE = (
 )
 # The backslash that begins an escape, when JSON text was percent-encoded afterwards: `%5Cn`.
 _ESC = rb"(?:\\|%(?:25)*5[cC])+"
+# Between the characters of a text that is read as UTF-16 or UTF-32 of either end.
+_ZERO = rb"\x00|\\+(?:u0000|x00|0+)|%(?:25)*00|&(?:amp;)*#(?:0+|[xX]0+);"
+_ZEROS = b"(?:" + _ZERO + b")*"
+_ZEROS_AND_BACKSLASHES = b"(?:" + _ZERO + b"|" + _BACKSLASH + b")*"
 _NAMED = {
     "\n": _ESC + rb"n|\r\n|" + _ESC + b"r" + _ESC + b"n",
     "\r": _ESC + b"r",
@@ -257,11 +262,10 @@ def _symbols(text: str) -> list[str]:
 def _spell_text(symbol: str, encoding: str) -> bytes:
     c = symbol.strip("\\")
     if not c:
-        return _BACKSLASH
-    unit = _unit(c, encoding)
-    if symbol[0] == "\\" or not (c.isascii() and c.isalnum()):
-        unit = _BACKSLASH + b"*" + unit
-    return unit + _BACKSLASH + b"*" if symbol[-1] == "\\" else unit
+        return _ZEROS + _BACKSLASH
+    plain = symbol[0] != "\\" and c.isascii() and c.isalnum()
+    unit = (_ZEROS if plain else _ZEROS_AND_BACKSLASHES) + _unit(c, encoding)
+    return unit + _ZEROS_AND_BACKSLASHES if symbol[-1] == "\\" else unit
 
 
 def _unit(c: str, encoding: str) -> bytes:
@@ -278,6 +282,9 @@ def _unit(c: str, encoding: str) -> bytes:
     if code < 0x100:
         spellings.append(_ESC + b"x" + _hex_digits(b"%02x" % code))
     spellings.append(b"&(?:amp;)*#(?:0*%d|[xX]0*%b);?" % (code, _hex_digits(b"%x" % code)))
+    if code > 0x7F and encoding == "utf-8":
+        for wide in ("utf-16-le", "utf-16-be"):
+            spellings.append(b"".join(_unit(chr(byte), "latin-1") for byte in c.encode(wide)))
     if c in _ENTITIES:
         spellings.append(b"&(?:amp;)*%b;" % _ENTITIES[c])
     if c in _NAMED:

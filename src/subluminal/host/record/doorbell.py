@@ -11,6 +11,10 @@ from time import monotonic_ns
 from subluminal.host import home
 from subluminal.host.record.ledgerd import socket_address, spawn_ledgerd
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket
+
 # A shim's first seconds belong to the agent's start: ledgerd is not started before that much of its life.
 START_AFTER_NS = 1_500_000_000
 # Between two attempts to start ledgerd.
@@ -24,7 +28,7 @@ class Doorbell:
     def __init__(self, enabled: bool) -> None:
         self.enabled = enabled
         self.pressed_ns = 0
-        self._socket: object | None = None
+        self._socket: socket.socket | None = None
         self._start_ns = monotonic_ns() + START_AFTER_NS
 
     def press(self) -> None:
@@ -45,6 +49,14 @@ class Doorbell:
             self._start_ns = now_ns + RETRY_NS
             spawn_ledgerd(home.sub_home())
 
+    def close(self) -> None:
+        connection, self._socket = self._socket, None
+        try:
+            if connection is not None:
+                connection.close()
+        except OSError:
+            pass  # closed by the host we are in
+
     def _send(self) -> bool:
         import socket
 
@@ -55,17 +67,17 @@ class Doorbell:
                 address, directory = socket_address(home.ledger_socket())
                 try:
                     connection.connect(address)
+                except OSError:
+                    connection.close()
+                    raise
                 finally:
                     if directory >= 0:
                         os.close(directory)
                 self._socket = connection
-            assert isinstance(self._socket, socket.socket)
             self._socket.send(b'{"control":"wake"}\n')
         except BlockingIOError:
             return True  # it is there and has not yet read the last ring
         except OSError:
-            if isinstance(self._socket, socket.socket):
-                self._socket.close()
-            self._socket = None
+            self.close()
             return False
         return True

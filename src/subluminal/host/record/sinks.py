@@ -4,8 +4,10 @@
     dir:PATH     a journal of this shim in PATH (`sub run --headless` gathers those of its run)
     file:PATH    appended          fd:N, stderr    written as fast as the reader reads        none    nowhere
 
-`write` takes whole lines. What cannot be written at once is held in memory; past HOLD_BYTES the previews of what is
-held are shed (and marked so), and past twice that a stream spills to the journal. Decisions are never dropped.
+`write` takes whole lines, and a stream gets whole lines: whoever stops reading finds no torn one at the end, as long as
+its pipe can hold the line at all. What cannot be written at once is held; past HOLD_BYTES the previews of what is held
+are shed (and marked so), and past twice that a stream spills to the journal, as it does with what is left when
+it closes; `trouble` then says so. Decisions are never dropped.
 Trouble must stay cheap, for it is met on every call while it lasts: each line is shed once, and a sink that takes
 nothing is asked with one small write.
 """
@@ -15,7 +17,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 from collections import deque
+from select import PIPE_BUF
 
 from subluminal.contracts.errors import UsageError
 from subluminal.host import home
@@ -25,8 +29,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 HOLD_BYTES = 4 * 1024 * 1024
-# A write of at most this much to a pipe that polls writable never blocks (POSIX: PIPE_BUF is at least 512; Linux 4096).
+# A write of at most this much to a pipe is taken whole or not at all, and never blocks if it polls writable (POSIX:
+# PIPE_BUF is at least 512). A local socket takes whole whatever fits half of its buffer, which is never less than this.
 ATOMIC_BYTES = 512
+ATOMIC_SOCKET_BYTES = 65536
+PAGE_BYTES = 4096
 
 
 class _Foreign(bytes):
@@ -36,7 +43,7 @@ class _Foreign(bytes):
 class Sink:
     """The base holds lines; what can take them is in the subclasses.
 
-    `spooled`: ledgerd reads what is written, and so wants to be woken. `trouble`: why lines could not be written.
+    `spooled`: ledgerd reads what is written, and so wants to be woken. `trouble`: what is missing where, and why.
     """
 
     spooled = False
@@ -129,7 +136,7 @@ class JournalSink(Sink):
         self._hold(rest)
 
     def _note_trouble(self, fault: OSError) -> None:
-        self.trouble = f"{self.path}: {os.strerror(fault.errno or 0)}"
+        self.trouble = f"events could not be recorded: {self.path}: {os.strerror(fault.errno or 0)}"
 
     def _open(self) -> None:
         directory = os.path.dirname(self.path) or "."
@@ -180,12 +187,14 @@ class JournalSink(Sink):
 
     def close(self) -> None:
         self.retry()
-        self.drop()
-
-    def drop(self) -> None:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
+
+    def drop(self) -> None:
+        fd, self.fd = self.fd, -1
+        if fd >= 0 and still_names(fd, self.path):
+            os.close(fd)
 
 
 class StreamSink(Sink):
@@ -201,13 +210,17 @@ class StreamSink(Sink):
         kind = os.fstat(fd).st_mode
         # Switching a shared terminal to non-blocking would change it for everyone: there, small writes after a poll.
         self._whole = stat.S_ISREG(kind)
+        self._pipe = stat.S_ISFIFO(kind)
+        self._atomic = ATOMIC_SOCKET_BYTES if stat.S_ISSOCK(kind) else PIPE_BUF if self._pipe else ATOMIC_BYTES
+        self._cramped = False  # writable, but not for the line that is next
+        self._spilled = 0
         self._nonblocking = fd > 2 and (stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind))
         if self._nonblocking:
             os.set_blocking(fd, False)
 
     def write(self, data: bytes) -> None:
         if self._spill is not None:
-            self._spill.write(data)
+            self._to_spill(data)
             return
         self._hold(data)
         if self.held_bytes > 2 * HOLD_BYTES:
@@ -222,12 +235,11 @@ class StreamSink(Sink):
         while self.held:
             piece = self.held[0]
             try:
-                if self._whole or self._nonblocking:
-                    done = os.write(self.fd, piece)
-                elif _writable(self.fd):
-                    done = os.write(self.fd, piece[:ATOMIC_BYTES])
-                else:
+                lines = piece if self._whole else self._lines_to_write(piece)
+                self._cramped = not lines
+                if self._cramped or not (self._whole or self._nonblocking or _writable(self.fd)):
                     return
+                done = os.write(self.fd, lines if self._whole or self._nonblocking else lines[: self._atomic])
             except BlockingIOError:
                 return
             except OSError:
@@ -239,6 +251,18 @@ class StreamSink(Sink):
                 self._head = b""
             else:
                 self._keep_head(piece, done)
+
+    def _lines_to_write(self, piece: bytes) -> bytes:
+        """Lines that are taken whole or not at all; a longer one only where there is room for all of it, or never will
+        be. Nothing: it has to wait."""
+        if len(piece) <= self._atomic:
+            return piece
+        end = piece.rfind(b"\n", 0, self._atomic) + 1
+        if end:
+            return piece[:end]
+        end = piece.find(b"\n") + 1 or len(piece)
+        torn = self._head or isinstance(piece, _Foreign) or not self._pipe
+        return piece[:end] if torn or end <= _room(self.fd) else b""
 
     def _keep_head(self, piece: bytes, done: int) -> None:
         """Remember what the reader has of an unfinished line: if it never gets the rest, the line is written anew."""
@@ -265,16 +289,21 @@ class StreamSink(Sink):
 
         A line that the reader has in part goes there in whole.
         """
-        spill = self._spill = self._spill_to()
+        self._spill = self._spill_to()
         events = self._head + b"".join(piece for piece in self.held if not isinstance(piece, _Foreign))
         self.held.clear()
         self.held_bytes = 0
         self._head = b""
         if events:
-            spill.write(events)
+            self._to_spill(events)
+
+    def _to_spill(self, events: bytes) -> None:
+        assert self._spill is not None
+        self._spilled += events.count(b"\n")
+        self._spill.write(events)
 
     def wants(self) -> int:
-        return self.fd if self.held and self._spill is None else -1
+        return self.fd if self.held and self._spill is None and not self._cramped else -1
 
     def close(self) -> None:
         if self._partial:
@@ -284,6 +313,13 @@ class StreamSink(Sink):
             self._give_up()
         if self._spill is not None:
             self._spill.close()
+            self.trouble = self._spill.trouble
+            if self.trouble is None and self._spilled and self.fd > 2:
+                self.trouble = f"descriptor {self.fd} was not read to the end: {self._spilled} events went to the spool"
+
+    def drop(self) -> None:
+        if self._spill is not None:
+            self._spill.drop()
 
 
 def _writable(fd: int) -> bool:
@@ -292,6 +328,19 @@ def _writable(fd: int) -> bool:
     poller = select.poll()
     poller.register(fd, select.POLLOUT)
     return bool(poller.poll(0))
+
+
+def _room(fd: int) -> int:
+    """How much a pipe surely takes: where a write does not fit the rest of a page, another is begun, so that what is
+    unread may stand on twice as many. An empty one takes any line as far as it can: there will never be more room."""
+    import fcntl
+    import termios
+
+    unread = int.from_bytes(fcntl.ioctl(fd, termios.FIONREAD, bytes(4)), sys.byteorder)
+    if not unread:
+        return sys.maxsize
+    pages = fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ) // PAGE_BYTES if hasattr(fcntl, "F_GETPIPE_SZ") else 0
+    return (pages - 2 * (unread // PAGE_BYTES + 1)) * PAGE_BYTES
 
 
 def open_sink(spec: str, shim_id: str) -> Sink:
@@ -311,10 +360,27 @@ def open_sink(spec: str, shim_id: str) -> Sink:
     if spec.startswith("dir:") and len(spec) > 4:
         # Locked like any journal, so that whoever gathers them knows when the last writer has gone.
         return JournalSink(os.path.join(spec[4:], shim_id + ".jsonl"), lock=True)
-    if spec.startswith("fd:") and spec[3:].isdigit():
-        fd = int(spec[3:])
-        try:
-            return StreamSink(fd, journal)
-        except OSError as fault:
-            raise UsageError(f"--events {spec}: descriptor {fd} is not open") from fault
+    if spec.startswith("fd:"):
+        return StreamSink(descriptor(spec), journal)
     raise UsageError(f"--events {spec!r} is not a sink", hint="Use ledger, stderr, file:PATH, dir:PATH, fd:N or none.")
+
+
+def descriptor(spec: str) -> int:
+    """The open descriptor that `fd:N` names."""
+    digits = spec[3:]
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 10):
+        raise UsageError(f"--events {spec[:40]!r} names no descriptor", hint="Use fd:N with its number, such as fd:3.")
+    try:
+        os.fstat(int(digits))
+    except OSError:
+        raise UsageError(f"--events {spec}: descriptor {int(digits)} is not open") from None
+    return int(digits)
+
+
+def still_names(fd: int, path: str) -> bool:
+    """Before closing what another process opened: a host that makes itself a daemon closes every descriptor, and then
+    its number may be that of a file of the host's own."""
+    try:
+        return os.path.samestat(os.fstat(fd), os.stat(path))
+    except OSError:
+        return False

@@ -1,8 +1,11 @@
 """The processes of this machine: which belong to a run, and how to end them all.
 
 A run's processes are found in two ways, since each can be lost: by descent (an orphan changes its parent; on Linux we
-ask to adopt orphans, see `adopt_orphans`) and by the run's id in their environment (clients scrub it for their servers,
-the shim strips it from its upstream). The ledger daemon belongs to no run, whoever happened to start it.
+ask to adopt orphans, see `adopt_orphans`) and by the run's id and home in their environment (clients scrub it for their
+servers, the shim strips it from its upstream). The ledger daemon belongs to no run, whoever happened to start it.
+
+An environment is what its process says of itself. It can name the process for a run, which is then ended with it, and
+nobody else: another home may have a run of the same id, and root sees the processes of every user.
 """
 
 from __future__ import annotations
@@ -69,11 +72,23 @@ def end_run_processes(run_id: str | None, *, below: int | None = None) -> list[i
 
 
 def run_processes(run_id: str | None, *, below: int | None = None) -> list[int]:
-    """Living processes of the run, without ourselves and without the ledger daemon."""
-    found = set(carrying("SUB_RUN_ID", run_id)) if run_id is not None else set()
-    if below is not None:
-        found |= set(descendants(below))
-    return sorted(found - {os.getpid(), _ledgerd()})
+    """Living processes of the run, without ourselves and without the ledger daemon, which carries no run's id."""
+    found = set(descendants(below)) - {_ledgerd()} if below is not None else set()
+    if run_id is not None:
+        found |= {pid for pid, environ in carrying("SUB_RUN_ID", run_id).items() if _is_of_our_home(pid, environ)}
+    return sorted(found - {os.getpid()})
+
+
+def _is_of_our_home(pid: int, environ: dict[str, str]) -> bool:
+    try:
+        if os.stat(f"/proc/{pid}").st_uid != os.geteuid():
+            return False
+        theirs = home.sub_home(environ)
+        if not os.path.isabs(theirs):
+            theirs = f"/proc/{pid}/cwd/{theirs}"
+    except OSError:
+        return False
+    return os.path.realpath(theirs) == os.path.realpath(home.sub_home())
 
 
 def descendants(root: int) -> list[int]:
@@ -120,17 +135,21 @@ def _from_ps() -> Iterator[Process]:
             continue  # gone by now, as is ps itself
 
 
-def carrying(variable: str, value: str) -> list[int]:
-    """Processes with this in their environment; only where the system shows it (Linux)."""
+def carrying(variable: str, value: str) -> dict[int, dict[str, str]]:
+    """Processes with this in their environment, and that environment; only where the system shows it (Linux)."""
     mark = os.fsencode(f"{variable}={value}")
-    found = []
+    found = {}
     for name in _numbers() if sys.platform == "linux" else ():
         try:
             with open(f"/proc/{name}/environ", "rb") as file:
-                if mark in file.read().split(b"\x00"):
-                    found.append(int(name))
+                entries = file.read().split(b"\x00")
         except OSError:
             continue
+        if mark in entries:
+            # Of a name that stands there twice, the first counts: so `getenv` has it.
+            environ = dict(os.fsdecode(entry).split("=", 1) for entry in reversed(entries) if b"=" in entry)
+            if environ.get(variable) == value:
+                found[int(name)] = environ
     return found
 
 

@@ -41,7 +41,7 @@ def registered(run_id: str) -> list[int]:
     for path in _files():
         entry = _read(path)
         if entry is not None and not is_stale(path) and entry.get("environ", {}).get("SUB_RUN_ID") == run_id:
-            found.append(int(entry["pid"]))
+            found.append(_pid(path))
     return found
 
 
@@ -51,11 +51,16 @@ def stale_registrations() -> list[str]:
 
 
 def is_stale(path: str) -> bool:
-    started = start_time(int(os.path.basename(path).partition(".")[0]))
+    started = start_time(_pid(path))
     if not started:
         return True
     entry = _read(path)
     return entry is not None and entry.get("start") != started
+
+
+def _pid(path: str) -> int:
+    """By its name, whose process was looked at; what stands inside could name any other, or all of them (-1)."""
+    return int(os.path.basename(path).partition(".")[0])
 
 
 def _files() -> list[str]:
@@ -64,7 +69,7 @@ def _files() -> list[str]:
         names = sorted(os.listdir(directory))
     except OSError:
         return []
-    ours = [name for name in names if name.endswith(".json") and name.partition(".")[0].isdigit()]
+    ours = [name for name in names if name.endswith(".json") and name.partition(".")[0].isdecimal()]
     return [os.path.join(directory, name) for name in ours]
 
 

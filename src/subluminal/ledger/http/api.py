@@ -21,7 +21,8 @@ import msgspec
 from aiohttp import WSMsgType, web
 
 from subluminal.contracts.errors import LedgerError, SubluminalError, UsageError
-from subluminal.contracts.filters import EventFilters, Filters, RunFilters, find_filter
+from subluminal.contracts.filters import NUMBER, EventFilters, Filter, Filters, RunFilters, find_filter
+from subluminal.contracts.jsontext import escaped
 from subluminal.host.home import ledger_db, ledger_socket
 from subluminal.host.record.ledgerd import socket_address
 from subluminal.ledger.daemon.submit import submit
@@ -29,7 +30,6 @@ from subluminal.ledger.http.openapi import document
 from subluminal.ledger.read.ledger import Ledger, open_ledger
 
 MAX_BODY_BYTES = 16 << 20
-_MAX_NUMBER = 1 << 50  # milliseconds; beyond this a time range is a mistake
 
 _Asked = TypeVar("_Asked", bound=Filters)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -56,7 +56,8 @@ def make_app(home: str, token: str, hosts: frozenset[str]) -> web.Application:
 
 
 def _json(value: Any, status: int = 200) -> web.Response:
-    return web.Response(body=msgspec.json.encode(value), status=status, content_type="application/json")
+    text = escaped(msgspec.json.encode(value).decode())
+    return web.Response(text=text, status=status, content_type="application/json")
 
 
 def _guard(token: str, hosts: frozenset[str]) -> Any:
@@ -201,12 +202,9 @@ def _page(page: Any) -> dict[str, Any]:
 
 
 def _number(request: web.Request, name: str, default: int) -> int:
-    text = request.query.get(name)
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdigit()) or int(text[:20]) > _MAX_NUMBER:
-        raise UsageError(f"{name} must be a whole number, not {text[:40]!r}.")
-    return int(text)
+    """Read as the numbers of filters are: once, in ASCII digits, and not so many that `int` would refuse them."""
+    asked = Filter(name, "", NUMBER, "").read(request.query.getall(name, []))
+    return default if asked is None else int(asked)
 
 
 def _filters(request: web.Request, kind: type[_Asked], *others: str) -> _Asked:

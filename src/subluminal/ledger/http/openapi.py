@@ -9,7 +9,7 @@ from subluminal.contracts.filters import CALL_FILTERS, EVENT_FILTERS, LISTS, MAX
 from subluminal.ledger.read.ledger import GROUPS
 
 _TEXT = {"type": "string"}
-_WHOLE = {"type": "integer", "minimum": 0, "maximum": 1 << 50}
+_WHOLE = {"type": "integer", "minimum": 0, "maximum": MAX_NUMBER}
 _TEXT_OR_NULL = {"type": ["string", "null"]}
 _WHOLE_OR_NULL = {"type": ["integer", "null"]}
 _ROW = {"type": "object"}
@@ -81,8 +81,7 @@ def _filter(found: Filter) -> dict[str, Any]:
     one: dict[str, Any] = {"type": "string", "enum": list(found.words)} if found.words else _TEXT
     if found.kind in LISTS:
         return {**_query(found.name, {"type": "array", "items": one}), "description": found.help, "explode": True}
-    whole = {"type": "integer", "minimum": 0, "maximum": MAX_NUMBER}
-    return {**_query(found.name, one if found.kind == TEXT else whole), "description": found.help}
+    return {**_query(found.name, one if found.kind == TEXT else _WHOLE), "description": found.help}
 
 
 def _ingestion(schema: dict[str, Any]) -> dict[str, Any]:

@@ -43,8 +43,8 @@ def parse_address(text: str) -> tuple[str, int]:
     if not host:
         host, port = ("127.0.0.1", text) if text.isdigit() else (text, str(DEFAULT_PORT))
     host = host.strip("[]")
-    if not (port.isascii() and port.isdigit() and int(port) < 65536):
-        raise UsageError(f"--http {text!r}: {port!r} is no port.", hint="Use for example --http 127.0.0.1:7411.")
+    if not (port.isascii() and port.isdigit() and len(port) < 6 and int(port) < 65536):
+        raise UsageError(f"--http {text[:40]!r}: that is no port.", hint="Use for example --http 127.0.0.1:7411.")
     try:
         loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -305,5 +305,5 @@ def _cursor_id(cursor: str | None) -> int:
     if cursor is None:
         return (1 << 63) - 1
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):
-        raise UsageError(f"{cursor!r} is no cursor.", hint="Use the next_cursor of the page before.")
+        raise UsageError(f"{cursor[:40]!r} is no cursor.", hint="Use the next_cursor of the page before.")
     return int(cursor)

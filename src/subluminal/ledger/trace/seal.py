@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from subluminal.contracts.jsontext import escaped
 from subluminal.host.files import replace_file
 from subluminal.ledger.store.chain import GENESIS, link
 from subluminal.ledger.store.policies import find_snapshot
@@ -23,7 +24,8 @@ _HASH = re.compile("[0-9a-f]{64}")
 
 
 def write_json(path: str, value: Any) -> None:
-    replace_file(path, msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+    text = escaped(msgspec.json.encode(value).decode()).encode()
+    replace_file(path, msgspec.json.format(text, indent=2) + b"\n")
 
 
 def write_policies(directory: str, hashes: list[str], snapshots: str) -> list[str]:

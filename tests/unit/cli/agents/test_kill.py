@@ -149,6 +149,23 @@ def test_other_runs_go_on(desk: Desk) -> None:
     assert_no_processes(desk.marker)
 
 
+def test_a_run_of_the_same_id_in_another_home_goes_on(desk: Desk, tmp_path: Path) -> None:
+    process = desk.agent("run-one")
+    (tmp_path / "elsewhere").mkdir()
+    other = Desk(tmp_path / "elsewhere")
+    theirs = other.agent("run-one")
+    try:
+        assert desk.kill("run-one").stderr == "stopped run-one\n"
+        assert process.wait(GENEROUS_S) == EXIT_TERMINATED
+        assert_no_processes(desk.marker)
+        assert theirs.stdin is not None and theirs.stdout is not None
+        theirs.stdin.write(b"go\n")
+        theirs.stdin.flush()
+        assert "result" in json.loads(theirs.stdout.readline()), "its agent and its server are as they were"
+    finally:
+        kill_marked(other.marker)
+
+
 def test_last_is_the_run_used_last_and_a_beginning_will_do(desk: Desk) -> None:
     for name in ("alpha-1", "alpha-2"):
         desk.agent(name)

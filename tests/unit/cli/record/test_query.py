@@ -122,6 +122,42 @@ def test_csv_reads_back_as_the_same_rows(home):
     assert read[0]["rule_id"] == "" and read[0]["preview_truncated"] == "false" and read[0]["tags"] == "[]"
 
 
+FORMULAS = [
+    "=cmd|' /C calc'!A0",
+    "+1+cmd",
+    "-2+3",
+    "@SUM(A1)",
+    "\t=1+1",
+    "\n=1+1",
+    " =1+1",
+    "＝1+1",
+    "＋1",
+    "－1+1",
+    "＠SUM(A1)",
+    "'=1+1",
+    "''=1+1",
+]
+
+
+def test_no_cell_of_a_csv_is_run_by_a_spreadsheet_and_taking_the_apostrophe_away_gives_the_value_back(tmp_path):
+    maker = EventMaker("run-1", "shim-1")
+    plain = ["-32601", "+1.5", "'quoted'", "a=b", "x\n=y"]  # in quotes, a line break begins no row
+    names = [*FORMULAS, *plain]
+    stored(tmp_path / "sub", [maker.run_start(), *(line for name in names for line in maker.call(tool=name))])
+    shown = run_sub(tmp_path / "sub", "query", "--csv", "--limit", "0").stdout
+    read = list(csv.DictReader(io.StringIO(shown, newline="")))[::-1]
+    for name, row in zip(names, read, strict=True):
+        assert row["tool_name"] == (name if name in plain else "'" + name)
+        assert float(row["latency_ms"]) == 3, "numbers are numbers"
+
+
+def test_what_would_be_obeyed_or_hidden_is_visible_in_a_csv(tmp_path):
+    maker = EventMaker("run-1", "shim-1")
+    stored(tmp_path / "sub", [maker.run_start(), *maker.call(tool="a\r=1+1\u202e\u009b\u2028\u200b\ufeff=1\u3000é")])
+    shown = run_sub(tmp_path / "sub", "query", "--csv").stdout
+    assert next(csv.DictReader(io.StringIO(shown)))["tool_name"] == r"a\r=1+1\u202e\x9b\u2028\u200b\ufeff=1" + "\u3000é"
+
+
 def test_groups_have_counts_and_quantiles(home):
     groups = rows(run_sub(home, "query", "--group-by", "server,decision", "--json"))
     found = {(row["server_name"], row["decision"]): row for row in groups}
@@ -239,7 +275,9 @@ def test_control_sequences_from_servers_are_shown_and_never_obeyed(tmp_path):
         result = run_sub(tmp_path / "sub", *command)
         assert result.returncode == 0
         assert not set(result.stdout) & set("\x1b\x07\u009b\u202e")
-    assert rows(run_sub(tmp_path / "sub", "query", "--json"))[0]["tool_name"] == evil
+    for_programs = run_sub(tmp_path / "sub", "query", "--json")
+    assert rows(for_programs)[0]["tool_name"] == evil, "equal in value, and escaped:"
+    assert not set(for_programs.stdout) & set("\x1b\x07\u009b\u202e")
     for flag in ("--json", "--csv"):
         command = [sys.executable, "-m", "subluminal", "query", flag]
         with TerminalProgram(command, env=sub_environment(tmp_path / "sub", PYTHONUTF8="1"), columns=5000) as program:

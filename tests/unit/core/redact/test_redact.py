@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import random
 import subprocess
@@ -9,7 +10,7 @@ import sys
 
 import pytest
 
-from harness.effort import growth
+from harness.effort import calls_made, cpu_ratio, growth
 from harness.secret_corpus import encodings, filler, random_secret
 from subluminal.contracts.errors import ConfigError
 from subluminal.core.redact.redactor import INJECTED, Redactor
@@ -274,6 +275,14 @@ HOSTILE = (
     "://a:",
     "eyJ",
     "\\u0078",
+    "\\u0000",
+    "\0",
+    "eHh4",
+    "WHhYeHg4",
+    "PB4HQ6DY",
+    "78 ",
+    "78:",
+    "120, ",
 )
 
 
@@ -287,6 +296,34 @@ def test_hostile_text_takes_linear_time(unit: str) -> None:
 
     mask(4096)
     assert growth(mask, 16_384, 65_536, limit=3) < 3
+
+
+def test_encoded_text_is_opened_at_a_bounded_price() -> None:
+    """Of 10 KiB: ordinary words beside the same without values, and the dearest rows beside ordinary words."""
+    bound, free = Redactor([GITHUB, "another value"]), Redactor()
+    words = (b"The quick brown fox jumps over the lazy dog, again. " * 200)[:10_240]
+    for redactor in (bound, free):
+        redactor.mask(words)
+    assert cpu_ratio(lambda: bound.mask(words), lambda: free.mask(words), limit=8) < 8
+    rng = random.Random(SEED)
+    for row in (
+        base64.b64encode(rng.randbytes(7680)),
+        rng.randbytes(5120).hex().encode(),
+        rng.randbytes(3413).hex(" ").encode(),
+    ):
+        assert bound.mask(row) == (row, ())
+        assert calls_made(lambda row=row: bound.mask(row)) < 20_000
+        assert cpu_ratio(lambda row=row: bound.mask(row), lambda: bound.mask(words), limit=80) < 80
+
+
+def test_without_values_nothing_is_loaded_that_opens_encodings() -> None:
+    program = (
+        "import sys\n"
+        "from subluminal.core.redact.redactor import Redactor\n"
+        "Redactor().mask(b'QUFBQUFBQUFBQUFBQUFBQUFBQUFB')\n"
+        "assert 'subluminal.core.redact.decoded' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-S", "-c", "import sys; sys.path.insert(0, 'src')\n" + program], check=True)
 
 
 def test_ordinary_arguments_do_not_load_re2() -> None:

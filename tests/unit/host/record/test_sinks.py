@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import random
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -210,6 +212,61 @@ def test_a_line_that_the_reader_has_in_part_is_in_the_journal_in_whole(home: Pat
     assert lines[1] == decision(3)
 
 
+def connected(kind: str) -> tuple[int, int]:
+    if kind == "pipe":
+        return os.pipe()
+    one, other = socket.socketpair()
+    return one.detach(), other.detach()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket"])
+@pytest.mark.parametrize("seed", range(20))
+def test_a_reader_that_stalls_at_any_moment_has_whole_lines_and_the_rest_is_said_and_kept(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, kind: str, seed: int
+) -> None:
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("SUB_HOME", str(home))
+    rng = random.Random(seed)
+    reader, writer = connected(kind)
+    os.set_blocking(reader, False)
+    sink = open_sink(f"fd:{writer}", "s1")
+    got = b""
+    stalls_at = rng.randrange(60)
+    for number in range(100):
+        sink.write(start(number, "x" * rng.choice((10, 1500, 4000, 9000, 30_000))) + decision(number))
+        if number < stalls_at and rng.random() < 0.5:
+            try:
+                got += os.read(reader, rng.choice((100, 5000, 200_000)))
+            except BlockingIOError:
+                pass
+            sink.retry()
+    sink.close()
+    os.close(writer)
+    got += drain(reader)
+    os.close(reader)
+    assert got.endswith(b"\n"), "the last line is whole"
+    there, kept = decisions(got), decisions(journal(home))
+    assert there + kept == list(range(100)), "and nothing is lost or told twice"
+    assert f"descriptor {writer} was not read to the end: {len(journal(home).splitlines())} events" in str(sink.trouble)
+
+
+def test_a_reader_that_has_read_everything_is_no_trouble(home: Path) -> None:
+    reader, sink = stream(65536)
+    fill(sink, 5)
+    sink.close()
+    assert sink.trouble is None and len(drain(reader).splitlines()) == 10
+    assert not (home / "spool").exists()
+
+
+def test_a_line_that_does_not_fit_yet_is_not_waited_for_in_a_circle() -> None:
+    reader, sink = stream(65536)
+    sink.write(decision(1) + start(2, "x" * 60_000) + decision(3))
+    assert sink.held and sink.wants() == -1, "the pipe polls writable all the time"
+    assert drain(reader) == decision(1)
+    sink.retry()
+    assert drain(reader) == start(2, "x" * 60_000) + decision(3)
+
+
 def test_a_server_that_writes_events_on_a_shared_stderr_cannot_get_them_into_the_journal(home: Path) -> None:
     reader, sink = stream()
     fill(sink, 5)
@@ -233,7 +290,7 @@ def test_sinks_by_name(tmp_path: Path) -> None:
     assert isinstance(open_sink("none", "s"), NullSink)
     assert isinstance(open_sink("", "s"), JournalSink)
     assert isinstance(open_sink("stderr", "s"), StreamSink)
-    for wrong in ("file:", "fd:", "fd:x", "fd:9999", "kafka"):
+    for wrong in ("file:", "fd:", "fd:x", "fd:9999", "fd:²", "fd:٣", "fd:" + "0" * 5000, "fd:9999999999999", "kafka"):
         with pytest.raises(UsageError):
             open_sink(wrong, "s")
 

@@ -92,6 +92,44 @@ def test_what_cannot_be_answered_is_a_sentence(server: Server, path: str, status
     assert code == status and answer["error"]
 
 
+_NUMBERS = [
+    "/v1/runs?limit=",
+    "/v1/calls?limit=",
+    "/v1/calls?limit=1&limit=",
+    "/v1/groups?by=tool_name&limit=",
+    "/v1/runs/run-1/events?limit=",
+    "/v1/runs/run-1/events?after_n=",
+    "/v1/runs/run-1/events?after_n=0&after_n=",
+    "/v1/calls?cursor=",
+    "/v1/runs?cursor=2026-01-01T00:00:00.000Z~",
+    "/v1/calls?min_latency_ms=",
+    "/v1/calls?since_ms=",
+    "/v1/runs?until_ms=",
+]
+_NO_NUMBERS = {
+    "thousands of zeros": "0" * 5000,
+    "thousands of nines": "9" * 5000,
+    "a one after thousands of zeros": "0" * 5000 + "1",
+    "beyond 64 bits": "9223372036854775808",
+    "Arabic digits": "%D9%A1%D9%A2",
+    "full-width digits": "%EF%BC%91",
+    "a superscript": "%C2%B2",
+    "an underscore": "1_0",
+    "a sign": "%2B1",
+    "a space": "%201",
+    "no UTF-8": "%ff",
+    "a NUL": "1%00",
+    "an exponent": "1e3",
+}
+
+
+@pytest.mark.parametrize("path", _NUMBERS)
+@pytest.mark.parametrize("text", _NO_NUMBERS.values(), ids=_NO_NUMBERS.keys())
+def test_what_is_no_number_to_every_reader_is_refused_with_a_sentence(server: Server, path: str, text: str) -> None:
+    code, answer = server.ask(path + text)
+    assert code == 400 and answer["error"] and len(answer["error"]) < 200
+
+
 @pytest.mark.parametrize(
     ("path", "hint"),
     [
@@ -140,6 +178,18 @@ def test_events_can_be_posted_and_posting_them_again_adds_nothing(server: Server
     assert server.ask("/v1/events", body) == (200, {"stored": 0, "known": 5, "bad": []})
     status, answer = server.ask("/v1/events", b'nonsense\n{"control":"stop"}\n' + lines[0])
     assert status == 422 and answer["known"] == 1 and [bad["line"] for bad in answer["bad"]] == [1, 2]
+
+
+def test_what_a_terminal_or_page_would_obey_is_escaped_in_every_answer(server: Server) -> None:
+    evil = "a\x9b\u202e\u2028\ufeff\U000e0041é"
+    maker = EventMaker("run-evil", "shim-evil")
+    server.ask("/v1/events", b"\n".join([maker.run_start(), *maker.call(tool=evil)]))
+    request = urllib.request.Request(server.base + "/v1/calls?run_id=run-evil")
+    request.add_header("Authorization", f"Bearer {server.token}")
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        text = answer.read().decode()
+    assert not set(text) & set(evil[1:-1]) and "é" in text
+    assert json.loads(text)["rows"][0]["tool_name"] == evil
 
 
 @pytest.mark.parametrize(
@@ -197,7 +247,17 @@ def test_the_token_is_private_and_stays_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["0.0.0.0:80", "192.168.1.5:80", "example.com:80", "[::]:80", "127.0.0.1:http", ":"]
+    "address",
+    [
+        "0.0.0.0:80",
+        "192.168.1.5:80",
+        "example.com:80",
+        "[::]:80",
+        "127.0.0.1:http",
+        ":",
+        "127.0.0.1:" + "0" * 5000,
+        "9" * 5000,
+    ],
 )
 def test_only_this_machine_is_served(address: str) -> None:
     with pytest.raises(UsageError):

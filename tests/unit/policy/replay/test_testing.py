@@ -175,7 +175,7 @@ def test_junit_counts_failures_and_survives_hostile_names(tmp_path: Path) -> Non
     )
     suite = ET.fromstring(as_junit([result]))[0]
     assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
-    assert suite[0].get("name") == "<&�]]>"
+    assert suite[0].get("name") == "<&\\x01]]>"
     failure = suite[0].find("failure")
     assert failure is not None
     assert "expected action" in str(failure.get("message"))
