@@ -21,7 +21,7 @@ from subluminal.core.gate.gate import Gate
 from subluminal.core.redact.redactor import Redactor
 from subluminal.host.identity import discover, make_source
 from subluminal.host.record.doorbell import Doorbell
-from subluminal.host.record.sinks import open_sink, still_names
+from subluminal.host.record.sinks import open_sink
 from subluminal.host.run.files import keep_fresh
 from subluminal.host.run.state import SharedState
 from subluminal.producer.policies import PolicyWatch
@@ -126,8 +126,8 @@ class Producer:
     def drop(self) -> None:
         """In a forked child: let go of what is the parent's, without a word. It may have been closing it just then."""
         closing = [self.sink.drop, self.doorbell.close]
-        if isinstance(self.state, SharedState) and still_names(self.state._fd, self.state.path):
-            closing.append(self.state.close)
+        if isinstance(self.state, SharedState):
+            closing.append(self.state.drop)
         for close in closing:
             try:
                 close()

@@ -111,6 +111,15 @@ class SharedState:
         if self._wide is not None:
             self._wide.close()
 
+    def drop(self) -> None:
+        """In a forked child: close what is the parent's, if its numbers are still ours."""
+        from subluminal.host.record.sinks import still_names
+
+        if still_names(self.table.fd, self.path):
+            self.table.close()
+        if self._wide is not None and still_names(self._wide.fd, wide_state_file()):
+            self._wide.close()
+
     # -- the state interface ----------------------------------------------------------------------------------
 
     @property
