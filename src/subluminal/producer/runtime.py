@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from subluminal.core.gate.record import CallRecord
 
 TRANSPORT = "in_process"
-TURN_PAUSE_S = 0.0005
 
 
 class Runtime:
@@ -59,6 +58,7 @@ class Runtime:
         self._lock = threading.Lock()
         self._producer: Producer | None = None
         self._turn_taken = False  # the run's state stays locked for the next `with`
+        self._waiting: list[Callable[[], None]] = []
         _start_anew_after_fork(self)
 
     def __enter__(self) -> Producer:
@@ -119,11 +119,45 @@ class Runtime:
 
     # -- a call -----------------------------------------------------------------------------------------------
 
-    async def turn(self, sleep: Callable[[float], Awaitable[None]]) -> None:
-        """Wait for the run's state without blocking the loop. The next `with` has it, if nothing else is waited for."""
+    async def turn(self, wait: Callable[[Callable[[Callable[[], None]], None], float], Awaitable[None]]) -> None:
+        """Wait for the run's state without blocking the loop. The next `with` has it, if nothing else is waited for.
+
+        `wait(start, seconds)` returns when what it gave to `start` was called, from another thread, or time is over.
+        """
         give_up_ns = monotonic_ns() + int(LOCK_WAIT_SECONDS * 1e9)
         while not self._try_lock(give_up_ns):
-            await sleep(TURN_PAUSE_S)
+            told: list[Callable[[], None]] = []
+
+            def start(tell: Callable[[], None], told: list[Callable[[], None]] = told) -> None:
+                told.append(tell)
+                self._stand_in_queue(tell)
+
+            try:
+                await wait(start, max(0.0, (give_up_ns - monotonic_ns()) / 1e9))
+            except BaseException:
+                self._leave_queue(told)
+                with self:  # what has come meanwhile goes again
+                    raise
+            self._leave_queue(told)
+
+    def _stand_in_queue(self, tell: Callable[[], None]) -> None:
+        with self as producer:
+            self._waiting.append(tell)
+            producer.state.table.lock.ask(self._tell_all)  # type: ignore[attr-defined]  # only files are waited for
+
+    def _tell_all(self) -> None:
+        """From the thread that stands in the queue: whoever is first has it, the others ask again."""
+        for tell in self._waiting[:]:
+            tell()
+
+    def _leave_queue(self, told: list[Callable[[], None]]) -> None:
+        """What nobody waits for any more must not come to us, and stay."""
+        for tell in told:
+            self._waiting.remove(tell)
+        producer = self._producer
+        if not self._waiting and producer is not None and isinstance(producer.state, SharedState):
+            with self._lock:
+                producer.state.keep_asked()
 
     def take_no_turn(self) -> None:
         """For who cannot wait: where the run's state is not to be had at once, the next `with` does without it."""

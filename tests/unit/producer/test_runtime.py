@@ -14,6 +14,7 @@ import pytest
 from harness.in_process import POLICY, isolate
 from harness.ledger import ledgerd, spool_of, sub_environment
 from harness.waiting import wait_for
+from subluminal.adapters.in_process.calls import _told
 from subluminal.contracts.toolcall import ToolCall
 from subluminal.host.run.state import SharedState
 from subluminal.producer import runtime as runtime_module
@@ -116,7 +117,7 @@ def test_waiting_for_the_runs_state_never_stops_the_loop(tmp_path: Path, monkeyp
     async def run() -> str:
         busy = asyncio.create_task(others())
         holder.begin()
-        waiting = asyncio.create_task(runtime.turn(asyncio.sleep))
+        waiting = asyncio.create_task(runtime.turn(_told))
         while turns < 200:
             await asyncio.sleep(0)
         assert not waiting.done(), "another process holds the state"
@@ -143,12 +144,12 @@ def test_a_state_that_nobody_lets_go_of_is_not_waited_for_twice(
     holder.begin()
     waits: list[float] = []
 
-    async def sleep(seconds: float) -> None:
+    async def wait(start: Any, seconds: float) -> None:
         waits.append(seconds)
-        await asyncio.sleep(0)
+        await _told(start, seconds)
 
     monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail("the loop was blocked"))
-    asyncio.run(runtime.turn(sleep))
+    asyncio.run(runtime.turn(wait))
     record = runtime.judge(tool_call("search"))
     assert record.decision.reason_code == "EVALUATION_ERROR"
     assert waits, "it waited, once, and without blocking"
@@ -156,8 +157,51 @@ def test_a_state_that_nobody_lets_go_of_is_not_waited_for_twice(
     runtime.close()
 
 
+def test_several_wait_at_once_and_one_who_leaves_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    isolate(tmp_path, monkeypatch)
+    runtime = Runtime(POLICY)
+    with runtime:
+        pass
+    holder = SharedState.open("run-1")
+    judged: list[str] = []
+
+    async def call() -> None:
+        await runtime.turn(_told)
+        judged.append(runtime.judge(tool_call()).decision.action)
+
+    async def run() -> None:
+        holder.begin()
+        impatient = asyncio.create_task(runtime.turn(_told))
+        calls = [asyncio.create_task(call()) for _ in range(5)]
+        await asyncio.sleep(0)
+        impatient.cancel()
+        await asyncio.gather(impatient, return_exceptions=True)
+        holder.abandon()
+        await asyncio.gather(*calls)
+
+    asyncio.run(run())
+    assert judged == ["ALLOW"] * 5
+    alone = asyncio.run(cancelled_while_waiting(runtime, holder))
+    assert alone, "the place in the queue went with who left it"
+    runtime.close()
+
+
+async def cancelled_while_waiting(runtime: Runtime, holder: Any) -> bool:
+    holder.begin()
+    waiting = asyncio.create_task(runtime.turn(_told))
+    while not runtime._waiting:
+        await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    holder.abandon()
+    holder.begin()
+    holder.abandon()
+    return True
+
+
 FORKING_HOST = """
 import fcntl, os, sys
+from subluminal.adapters.in_process.calls import _told
 from subluminal.contracts.toolcall import ToolCall
 from subluminal.producer.runtime import Runtime
 

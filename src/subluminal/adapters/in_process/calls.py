@@ -32,7 +32,7 @@ from subluminal.producer.turn import Turn
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from subluminal.mcp.legs import Open
@@ -122,7 +122,7 @@ class Calls:
             reading.meta = args_text(dict(meta))
         call = self._judge(reading, size, began_ns, at_once=True)
         if call is None:
-            await self.runtime.turn(anyio.sleep)
+            await self.runtime.turn(_told)
             call = self._judge(reading, size, began_ns)
             assert call is not None
         return call
@@ -187,7 +187,7 @@ class Calls:
     async def _state(self) -> BaseException | None:
         """Returns what has stopped the wait: the end is recorded all the same, and then it goes on its way."""
         try:
-            await self.runtime.turn(anyio.sleep)
+            await self.runtime.turn(_told)
         except BaseException as stopped:
             self.runtime.take_no_turn()
             return stopped
@@ -218,6 +218,22 @@ class Calls:
             print(
                 f"sub: the end of a call was not recorded ({type(error).__name__}); please report it", file=sys.stderr
             )
+
+
+async def _told(start: Callable[[Callable[[], None]], None], seconds: float) -> None:
+    """Wait on the loop until what is given to `start` was called, from a thread that knows no loop."""
+    import asyncio
+
+    came = anyio.Event()
+    try:
+        soon: Callable[..., Any] = asyncio.get_running_loop().call_soon_threadsafe
+    except RuntimeError:  # the other loop that anyio knows
+        import trio  # type: ignore[import-not-found]
+
+        soon = trio.lowlevel.current_trio_token().run_sync_soon
+    with anyio.move_on_after(seconds):
+        start(lambda: soon(came.set))
+        await came.wait()
 
 
 def _is_watched(call: Call) -> bool:

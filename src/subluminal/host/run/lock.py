@@ -50,7 +50,7 @@ class QueuedLock:
         if seconds <= 0:
             return False
         self.ask()
-        return self._granted.acquire(timeout=seconds) or self._give_up()
+        return self._granted.acquire(timeout=seconds) or self.give_up()
 
     # -- for callers that run a loop ------------------------------------------------------------------------------
 
@@ -71,19 +71,14 @@ class QueuedLock:
         """Whether the lock that was asked for is ours now."""
         return self._granted.acquire(blocking=False)
 
-    def leave_queue(self) -> None:
-        """What was asked for is not wanted any more."""
-        if self._give_up():
-            flock(self._fd, LOCK_UN)
-
-    # -- the thread -----------------------------------------------------------------------------------------------
-
-    def _give_up(self) -> bool:
+    def give_up(self) -> bool:
         """Stop waiting. True: the lock came at the last moment, and is ours."""
         with self._change:
             self._wanted = False
             self._tell = None
             return self._granted.acquire(blocking=False)
+
+    # -- the thread -----------------------------------------------------------------------------------------------
 
     def _queue(self, fd: int, asked: _thread.LockType) -> None:
         # A descriptor of its own for the same open file: the caller's number may be somebody else's by then.

@@ -279,8 +279,11 @@ class SharedState:
 
     def wait_no_more(self) -> None:
         """Until `try_lock` has succeeded, `begin` fails at once where it would wait: whoever calls has waited."""
-        self.table.lock.leave_queue()
         self.table.wait = 0.0
+
+    def keep_asked(self) -> None:
+        """Nobody waits any more: what was asked for and has come is held for the next `begin`, else given up."""
+        self._held = self._held or self.table.lock.give_up()
 
     # -- why the run was terminated ---------------------------------------------------------------------------
 
