@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 
 from subluminal.clients import backups, files, wrapping
 from subluminal.clients.base import Client, ConfigFile, Entry
+from subluminal.clients.configured import confirm_entry, settings, withheld_from
 from subluminal.clients.document import Document, decode
 from subluminal.clients.literals import looks_secret, masked_diff
 from subluminal.clients.report import FileReport, Literal, ServerReport
 from subluminal.clients.spans import Edit, SyntaxProblem, apply
 from subluminal.contracts.errors import ClientConfigError
 from subluminal.host.clock import utc_now
+from subluminal.host.config import Config
 
 
 class Choice(NamedTuple):
@@ -74,7 +76,7 @@ def _import(
     foreign: bool,
 ) -> FileReport:
     report = FileReport(client.name, file.path, file.scope, "unchanged", warnings=files.warnings(snapshot))
-    plan = _Plan(client, document, sub, report)
+    plan = _Plan(client, document, sub, report, settings())
     for entry in client.entries(document, file.scope):
         if choice.covers(entry):
             plan.consider(entry)
@@ -94,11 +96,12 @@ def _import(
 class _Plan:
     """Goes through the entries of one file and gathers what to change and what to say."""
 
-    def __init__(self, client: Client, document: Document, sub: str, report: FileReport) -> None:
+    def __init__(self, client: Client, document: Document, sub: str, report: FileReport, config: Config | None) -> None:
         self.client = client
         self.document = document
         self.sub = sub
         self.report = report
+        self.config = config
         self.edits: list[Edit] = []
         self.wrapped: list[backups.WrappedEntry] = []
         self.routed: list[backups.EntryKey] = []
@@ -111,6 +114,10 @@ class _Plan:
         steering = wrapping.reaches_us(entry) if status in ("wrapped", "updated", "already") else []
         if steering:
             self.report.warnings.append(f"{entry.name} sets {', '.join(steering)}, which steers Subluminal itself too")
+        withheld = withheld_from(entry, self.client, self.document, self.config)
+        if withheld is not None:
+            mend = confirm_entry(entry.name, entry.scope)
+            self.report.warnings.append(f"{entry.name} gets none of its secrets: {withheld}. If you trust it: {mend}")
 
     def _treat(self, entry: Entry) -> tuple[str, str | None]:
         found = wrapping.recognise(entry)

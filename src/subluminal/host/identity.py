@@ -43,17 +43,32 @@ def borrow_environment(environ: MutableMapping[str, str]) -> None:
             return
 
 
+def client_settings() -> set[str]:
+    """Every `NAME=value` of the processes above us: of the client, its shell, the job. What a variable of ours has
+    beyond these was set by the entry that starts us. Where the system shows no environment, only what `sub run` wrote.
+    """
+    found: set[str] = set()
+    for pid in (*ancestors(), 1):  # in a container, the first process has what its operator has set
+        found.update(entry.decode("utf-8", "surrogateescape") for entry in _environ_block(pid).split(b"\x00"))
+        found.update(f"{name}={value}" for name, value in _registered_environ(pid).items())
+    return found
+
+
 def _environ_of(pid: int) -> dict[str, str]:
     """The SUB_* variables of another process of ours; empty where the system does not show them."""
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            block = file.read(1 << 20)
-    except OSError:
-        return {}
+    block = _environ_block(pid)
     if b"SUB_RUN_ID=" not in block:
         return {}
     pairs = (entry.decode("utf-8", "surrogateescape").partition("=") for entry in block.split(b"\x00"))
     return {name: value for name, _, value in pairs if name.startswith(_CONTROL_PREFIX)}
+
+
+def _environ_block(pid: int) -> bytes:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return file.read(1 << 20)
+    except OSError:
+        return b""
 
 
 def _registrations() -> set[str]:
