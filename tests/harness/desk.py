@@ -13,6 +13,9 @@ from harness.keychain import NONE
 from harness.shim import isolated_env
 from harness.sink import EventFile
 
+# Starts a server as a client does: as a child, with the client's own environment and the variables of the entry.
+CLIENT = "import json, os, subprocess, sys; words, env = map(json.loads, sys.argv[1:])\n"
+CLIENT += "sys.exit(subprocess.call(words, env={**os.environ, **env}))"
 SUB = (sys.executable, "-m", "subluminal")
 
 
@@ -46,8 +49,9 @@ class Desk:
         )
         return [finding for finding in json.loads(done.stdout)["findings"] if finding["code"] == code]
 
-    def start(self, path: Path, name: str, cwd: Path | None = None, **env: str) -> Agent:
-        """As a client would: the entry's command, in the repository, with the entry's variables."""
+    def start(self, path: Path, name: str, cwd: Path | None = None, through: tuple[str, ...] = ()) -> Agent:
+        """A client in the repository starts the server of an entry; `through` stands before the client's command."""
         entry = json.loads(path.read_text())["mcpServers"][name]
-        env = {**self.env, **env, **entry.get("env", {})}
-        return Agent([entry["command"], *entry.get("args", [])], env=env, cwd=cwd or self.repository)
+        words = json.dumps([entry["command"], *entry.get("args", [])])
+        client = [sys.executable, "-c", CLIENT, words, json.dumps(entry.get("env", {}))]
+        return Agent([*through, *client], env=self.env, cwd=cwd or self.repository)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from subluminal.clients import backups, files, wrapping
 from subluminal.clients.base import Client, ConfigFile, Entry
-from subluminal.clients.configured import confirm_entry, settings, withheld_from
+from subluminal.clients.configured import PROJECT, confirm_entry, settings, withheld_from
 from subluminal.clients.document import Document, decode
 from subluminal.clients.literals import looks_secret, masked_diff
 from subluminal.clients.report import FileReport, Literal, ServerReport
@@ -111,7 +111,7 @@ class _Plan:
         status, detail = self._treat(entry)
         self.report.servers.append(describe(entry, status, detail))
         self.report.literals += literals_of(entry)
-        steering = wrapping.reaches_us(entry) if status in ("wrapped", "updated", "already") else []
+        steering = wrapping.reaches_us(entry) if status in ("wrapped", "updated", "corrected", "already") else []
         if steering:
             self.report.warnings.append(f"{entry.name} sets {', '.join(steering)}, which steers Subluminal itself too")
         withheld = withheld_from(entry, self.client, self.document, self.config)
@@ -123,6 +123,12 @@ class _Plan:
         found = wrapping.recognise(entry)
         if found is not None:
             self.routed.append(entry.key)
+        if entry.scope == PROJECT:
+            steering = wrapping.controls(entry)
+            if steering:
+                return "skipped", f"sets {', '.join(steering)}, which is not for a repository to decide; take it out"
+            if found is not None and found.cut is None:
+                found = None  # whatever that program is, it does not start a server as our shim does
         if found is not None and found.cut is None:
             return "already", "routed by hand without `--`; left as it is"
         if found is None and entry.node.kind == "table" and wrapping.is_http(entry):
@@ -135,6 +141,10 @@ class _Plan:
             self._take(entry, edits)
             self.wrapped.append(wrapped)
             return "wrapped", None
+        if entry.scope == PROJECT and (found.options or found.client not in (None, self.client.word)):
+            self._take(entry, wrapping.correct(entry, found, self.client, self.document, self.sub))
+            dropped = ", ".join(found.options or ["--client"])
+            return "corrected", f"had {dropped} of its own, which is not for a repository to decide"
         edits = wrapping.update(entry, found, self.client, self.document, self.sub)
         self._take(entry, edits)
         detail = f"has options of its own: {', '.join(found.options)}" if found.options else None

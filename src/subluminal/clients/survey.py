@@ -33,6 +33,7 @@ class SurveyedEntry(msgspec.Struct):
     problem: str | None = None
     literals: list[Literal] = []
     steering: list[str] = []  # variables of the entry that steer the shim as well
+    options: list[str] = []  # options of the shim that an import does not give
     withheld: str | None = None  # why it does not get the secrets that are bound to its name
 
 
@@ -88,6 +89,7 @@ def _survey_entry(client: Client, entry: Entry, document: Document, config: Conf
     if found is not None:
         exists = os.path.isabs(found.sub) and os.access(found.sub, os.X_OK)
         surveyed = SurveyedEntry(entry.name, entry.scope, project, "stdio", True, found.sub, exists, found.server_name)
+        surveyed.options = found.options
     elif entry.node.kind == "table" and wrapping.is_http(entry):
         surveyed = SurveyedEntry(entry.name, entry.scope, project, "http", False)
     else:

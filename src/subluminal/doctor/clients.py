@@ -100,9 +100,13 @@ def _check_entry(area: Area, client: Client, file: SurveyedFile, entry: Surveyed
         area.add(WARNING, "odd-entry", f"{here} {entry.problem}", edit_command(file.path))
     if entry.steering:
         # Whoever wrote the repository must not choose our policy; in the user's own file it is likely meant.
-        level = ERROR if entry.scope == "project" and entry.wrapped else WARNING
+        ours = entry.wrapped or any(name.startswith("SUB_") for name in entry.steering)
+        level = ERROR if entry.scope == PROJECT and ours else WARNING
         message = f"{here} sets {', '.join(entry.steering)}, which steers Subluminal itself"
         area.add(level, "steering", message, edit_command(file.path))
+    if entry.options and entry.scope == PROJECT:
+        message = f"{here} gives the shim {', '.join(entry.options)}, which is not for a repository to decide"
+        area.add(ERROR, "steering", message, _import_command(client, file))
     if entry.withheld is not None:
         # A repository that borrows the name of a server is looked at first: to confirm it is no repair.
         theirs = entry.scope == PROJECT

@@ -43,14 +43,20 @@ def borrow_environment(environ: MutableMapping[str, str]) -> None:
             return
 
 
-def client_settings() -> set[str]:
-    """Every `NAME=value` of the processes above us: of the client, its shell, the job. What a variable of ours has
-    beyond these was set by the entry that starts us. Where the system shows no environment, only what `sub run` wrote.
+def client_environment() -> dict[str, str]:
+    """The variables of the processes above us, the nearest first: of the client, its shell, the job.
+
+    What our own environment has beyond these was set by the entry of the client's configuration that starts us. Where
+    the system shows no environment of other processes, this is what `sub run` wrote about itself.
     """
-    found: set[str] = set()
+    found: dict[str, str] = {}
+    registered = _registrations()
     for pid in (*ancestors(), 1):  # in a container, the first process has what its operator has set
-        found.update(entry.decode("utf-8", "surrogateescape") for entry in _environ_block(pid).split(b"\x00"))
-        found.update(f"{name}={value}" for name, value in _registered_environ(pid).items())
+        for entry in _environ_block(pid).split(b"\x00"):
+            name, _, value = entry.decode("utf-8", "surrogateescape").partition("=")
+            found.setdefault(name, value)
+        for name, value in _registered_environ(pid).items() if str(pid) in registered else ():
+            found.setdefault(name, value)
     return found
 
 

@@ -113,6 +113,7 @@ def _open_producer(options: Options, setup: ServerSetup) -> Producer:
         policy=options.policy,
         secrets=setup.secrets,
         config=setup.config,
+        of_entry=True,
     )
     producer.open({"server_name": options.server_name}, setup.injections)
     return producer

@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 
 from subluminal.contracts.errors import ConfigError
-from subluminal.host.identity import client_settings, repository_root
+from subluminal.host.identity import client_environment, repository_root
 from subluminal.host.secrets.bindings import PLACEHOLDER, Binding, env_names, upstream_environ
 
 TYPE_CHECKING = False
@@ -81,8 +81,8 @@ class Started:
     def own_variables(self, known: dict[str, str]) -> list[str]:
         """Its steering variables beyond those known: what its entry sets, and what nobody above us has."""
         unknown = [name for name, value in sorted(self.env.items()) if known.get(name) != _digest(value)]
-        inherited = client_settings() if unknown else set()
-        return [name for name in unknown if name in self.entry or f"{name}={self.env[name]}" not in inherited]
+        inherited = client_environment() if unknown else {}
+        return [name for name in unknown if name in self.entry or inherited.get(name) != self.env[name]]
 
 
 def withheld(server: ServerConfig, config: Config, command: list[str], environ: Mapping[str, str]) -> Withheld | None:

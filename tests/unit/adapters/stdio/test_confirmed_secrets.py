@@ -75,13 +75,9 @@ def test_the_same_command_line_steered_by_a_variable_gets_nothing(desk: Desk, va
 
 
 def test_a_variable_that_the_client_itself_has_is_the_users(desk: Desk) -> None:
-    """The client stands between: its own environment came from the user's shell, not from an entry."""
-    client = desk.repository / "client.py"
-    entry = json.loads(desk.own.read_text())["mcpServers"]["github"]
-    command = [entry["command"], *entry["args"]]
-    client.write_text(f"import subprocess, sys\nsys.exit(subprocess.call({command!r}))\n")
-    env = {**desk.env, "GITHUB_HOST": "the-users-own"}
-    assert seen(Agent([sys.executable, str(client)], env=env, cwd=desk.repository)) == (GIVEN, "")
+    """Its environment came from the user's shell, not from an entry."""
+    desk.env["GITHUB_HOST"] = "the-users-own"
+    assert seen(desk.start(desk.own, "github")) == (GIVEN, "")
 
 
 def test_a_program_of_the_repository_under_the_same_word_gets_nothing(desk: Desk, tmp_path: Path) -> None:
