@@ -15,7 +15,7 @@ from stat import S_ISREG
 
 from subluminal.contracts.errors import ConfigError
 from subluminal.contracts.vocabulary import MAX_INSPECT_BYTES, MAX_PREVIEW_BYTES
-from subluminal.host.home import REPOSITORY_CONFIG, config_file, sub_home
+from subluminal.host.home import REPOSITORY_CONFIG, config_file, keep_private, sub_home
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -125,6 +125,7 @@ class Config:
 def load_config(environ: Mapping[str, str], cwd: str | None = None) -> Config:
     """Raises `ConfigError` for the user's own file or environment; a project's faults become warnings."""
     config = Config(environ)
+    _check_home(sub_home(environ))
     path = config_file(sub_home(environ))
     user = _read(path)
     if user is not None:
@@ -334,6 +335,15 @@ def _apply_environ(config: Config, environ: Mapping[str, str]) -> None:
             config._from_environ.add(key)
 
 
+def _check_home(directory: str) -> None:
+    try:
+        keep_private(directory)
+    except PermissionError as error:
+        raise ConfigError(f"{directory} {error.strerror}") from None
+    except OSError:
+        pass  # not there yet
+
+
 def _check_permissions(config: Config, path: str) -> None:
     """Whoever can write this file decides which server gets which secret."""
     try:
@@ -343,7 +353,8 @@ def _check_permissions(config: Config, path: str) -> None:
     if status.st_mode & 0o022:
         config.warnings.append(f"{path} can be changed by other users; run: chmod 600 {path}")
     if status.st_uid not in (0, os.geteuid()):
-        config.warnings.append(f"{path} belongs to another user")
+        hint = "It decides which server gets which secret. Look at it, and make it yours or remove it."
+        raise ConfigError(f"{path} belongs to another user (uid {status.st_uid})", hint=hint)
 
 
 def _unknown(where: str, key: str, known: tuple[str, ...] | list[str]) -> ConfigError:

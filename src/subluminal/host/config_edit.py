@@ -15,7 +15,7 @@ from tomlkit.exceptions import TOMLKitError
 from subluminal.contracts.errors import ConfigError
 from subluminal.host.config import load_config
 from subluminal.host.files import replace_file
-from subluminal.host.home import config_file, sub_home
+from subluminal.host.home import config_file, ensure_private_dir, sub_home
 from subluminal.host.secrets.bindings import Binding
 
 
@@ -74,9 +74,10 @@ def read_config_text(environ: Mapping[str, str]) -> str:
 
 def write_config_text(environ: Mapping[str, str], text: str) -> str:
     """Replace the file (or the file a link points to); returns its path."""
-    path = os.path.realpath(config_file(sub_home(environ)))
+    home = sub_home(environ)
+    path = os.path.realpath(config_file(home))
     try:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        ensure_private_dir(home, home)
         replace_file(path, text.encode(), durable=True)
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror}") from None

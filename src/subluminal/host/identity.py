@@ -79,6 +79,7 @@ def _environ_block(pid: int) -> bytes:
 
 def _registrations() -> set[str]:
     try:
+        home.keep_private(home.run_dir(), follow=False)
         return {name[:-5] for name in os.listdir(home.run_dir()) if name.endswith(".json")}
     except OSError:
         return set()
@@ -88,9 +89,10 @@ def _registered_environ(pid: int) -> dict[str, str]:
     """What `sub run` wrote about itself, if that pid is still the process that wrote it."""
     import json
 
+    from subluminal.host.files import read_private
+
     try:
-        with open(home.registration_file(pid), encoding="utf-8") as file:
-            entry = json.load(file)
+        entry = json.loads(read_private(home.registration_file(pid)))
         if entry["start"] != start_time(pid):
             return {}
         return {str(k): str(v) for k, v in entry["environ"].items() if str(k).startswith(_CONTROL_PREFIX)}
@@ -167,11 +169,12 @@ def new_id(prefix: str) -> str:
 
 def host_id() -> str:
     """Random, made once per machine and user, and kept in SUB_HOME."""
+    from subluminal.host.files import open_private, read_private
+
     path = home.host_id_file()
     for _ in range(2):
         try:
-            with open(path, encoding="ascii") as file:
-                known = file.read(64).strip()
+            known = read_private(path, 64).decode("ascii").strip()
             if known:
                 return known
         except (OSError, UnicodeDecodeError):
@@ -180,7 +183,7 @@ def host_id() -> str:
         draft = f"{path}.{os.getpid()}"
         try:
             home.ensure_private_dir(home.sub_home())
-            fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            fd = open_private(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             os.write(fd, fresh.encode())
             os.close(fd)
             try:

@@ -19,6 +19,7 @@ from subluminal.clients.server_env import ServerEnv, find_server_env, set_server
 from subluminal.contracts.errors import ClientConfigError, SecretError, UsageError
 from subluminal.core.redact.spellings import MIN_SECRET_BYTES
 from subluminal.host.config_edit import read_config_text, with_binding, with_confirmed, write_config_text
+from subluminal.host.files import read_private
 from subluminal.host.home import backup_dir
 from subluminal.host.secrets.bindings import PLACEHOLDER, Binding, check_secret_ref, placeholder
 from subluminal.host.secrets.keystore import keychain_available, open_store
@@ -102,9 +103,8 @@ def copies_in_backups(value: str) -> list[str]:
         for name in names:
             path = os.path.join(directory, name)
             try:
-                with open(path, "rb") as file:
-                    if needle in file.read():
-                        found.append(path)
+                if needle in read_private(path):
+                    found.append(path)
             except OSError:
                 continue
     return sorted(found)

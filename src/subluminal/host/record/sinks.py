@@ -129,7 +129,7 @@ class JournalSink(Sink):
         self._hold(rest)
 
     def _note_trouble(self, fault: OSError) -> None:
-        self.trouble = f"{self.path}: {os.strerror(fault.errno or 0)}"
+        self.trouble = f"{fault.filename or self.path}: {fault.strerror or os.strerror(fault.errno or 0)}"
 
     def _open(self) -> None:
         directory = os.path.dirname(self.path) or "."
