@@ -17,6 +17,14 @@ from subluminal.contracts.errors import ClientConfigError
 from subluminal.host.clock import utc_now
 from subluminal.host.config import Config
 
+# No client starts so many; a file that claims it is made to keep us busy.
+MAX_SERVERS = 10_000
+# Reading takes time too, so a file that could hold many times that number is not even read. Histories in a client's
+# file may speak of commands as well.
+MAX_COMMAND_WORDS = 10 * MAX_SERVERS
+# A diff takes time with the square of what has changed, and nobody reads a longer one.
+MAX_SHOWN_SERVERS = 1_000
+
 
 class Choice(NamedTuple):
     """Which entries a command is about; empty collections mean all of them."""
@@ -38,12 +46,19 @@ def load(client: Client, path: str) -> tuple[files.Snapshot, Document] | None:
     snapshot = files.read(path)
     if snapshot is None:
         return None
+    if snapshot.data.count(b"command") > MAX_COMMAND_WORDS:
+        raise _too_many(path)
     try:
         return snapshot, client.read(decode(snapshot.data))
     except SyntaxProblem as error:
         error.args = (f"{path}: {error}",)
         error.hint = error.hint or "The file was left as it is. Mend that line and run the command again."
         raise
+
+
+def _too_many(path: str) -> ClientConfigError:
+    hint = "The file was left as it is. Take out what no client of yours needs."
+    return ClientConfigError(f"{path}: holds more than {MAX_SERVERS} servers", hint=hint)
 
 
 def refusal(client: Client, file: ConfigFile, error: ClientConfigError) -> FileReport:
@@ -77,7 +92,10 @@ def _import(
 ) -> FileReport:
     report = FileReport(client.name, file.path, file.scope, "unchanged", warnings=files.warnings(snapshot))
     plan = _Plan(client, document, sub, report, settings())
-    for entry in client.entries(document, file.scope):
+    entries = client.entries(document, file.scope)
+    if len(entries) > MAX_SERVERS:
+        raise _too_many(file.path)
+    for entry in entries:
         if choice.covers(entry):
             plan.consider(entry)
     if not plan.edits:
@@ -86,7 +104,9 @@ def _import(
     after = client.read(apply(document.text, plan.edits))
     wrapping.check(client, file.scope, document, after, plan.touched)
     report.status = "changed"
-    if dry_run:
+    if dry_run and len(plan.touched) > MAX_SHOWN_SERVERS:
+        report.warnings.append(f"the change of {len(plan.touched)} servers is too long to be shown as a diff")
+    elif dry_run:
         report.diff = masked_diff(file.path, client.dialect, document.text, after.text)
     else:
         report.backup = _replace(plan, file, snapshot, after.text.encode())

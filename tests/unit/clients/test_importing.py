@@ -12,9 +12,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harness.client_files import SUB, ClientHome, entries
-from harness.effort import growth
+from harness.effort import calls_made, growth, growth_of_calls
 from subluminal.adapters.stdio.options import parse
-from subluminal.clients import wrapping
+from subluminal.clients import importing, wrapping
 from subluminal.clients.importing import Choice
 from subluminal.clients.literals import looks_secret
 from subluminal.clients.registry import CLIENTS
@@ -192,6 +192,30 @@ def test_a_value_made_to_stall_the_search_for_secrets_does_not(home: ClientHome)
         assert home.imported("claude", dry_run=True).status == "changed"
 
     assert growth(look, 200_000, 2_000_000, limit=3) < 3
+
+
+def many(count: int) -> str:
+    return json.dumps({"mcpServers": {f"s{n}": {"command": "x", "env": {"A": "b"}} for n in range(count)}}, indent=1)
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_an_import_costs_as_much_for_each_of_many_servers_as_for_each_of_few(home: ClientHome, dry_run: bool) -> None:
+    def work(count: int) -> None:
+        home.write("claude", many(count))
+        assert home.imported("claude", dry_run=dry_run).count("wrapped") == count
+
+    assert growth_of_calls(work, 1_100, 4_400) < 1.2
+    assert growth(work, 1_100, 4_400, limit=2) < 2
+
+
+@pytest.mark.parametrize("count", [importing.MAX_SERVERS + 1, 200_000])
+def test_more_servers_than_any_client_starts_are_refused_with_a_sentence(home: ClientHome, count: int) -> None:
+    path = home.write("claude", many(count), "project")
+    report = home.imported("claude", "project")
+    assert report.status == "refused" and "holds more than 10000 servers" in (report.error or "")
+    assert path.read_text() == many(count)
+    if count > importing.MAX_COMMAND_WORDS:
+        assert calls_made(lambda: home.imported("claude", "project")) < 1_000, "it is not even read"
 
 
 def test_options_that_came_with_a_routed_entry_are_pointed_out(home: ClientHome) -> None:
