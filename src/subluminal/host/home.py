@@ -30,7 +30,7 @@ hands it in. The shim loads this before it spawns its server: nothing but `os`.
 from __future__ import annotations
 
 import os
-from stat import S_IMODE, S_ISLNK
+from stat import S_IMODE, S_ISLNK, S_ISVTX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,12 +69,26 @@ def keep_private(path: str, *, follow: bool = True) -> None:
         raise refusal(path, "is a symbolic link, which is not followed here; remove it")
     if status.st_uid not in (os.geteuid(), 0):
         raise refusal(path, f"belongs to another user (uid {status.st_uid}); set SUB_HOME to a directory of yours")
-    if status.st_mode & 0o022 and status.st_uid == os.geteuid():
-        os.chmod(path, 0o700)
-        message = (
-            f"sub: {path} could be changed by other users ({S_IMODE(status.st_mode):04o}); it is private now (0700)."
-        )
-        os.write(2, f"{message} Look at what is in it: sub doctor\n".encode("utf-8", "replace"))
+    if status.st_mode & 0o022:
+        _close(path, status)
+
+
+def _close(path: str, status: os.stat_result) -> None:
+    """Take from others the right to change a directory of ours. One that is there for all users (`/tmp`) is none."""
+    mode = S_IMODE(status.st_mode)
+    if mode & S_ISVTX or status.st_uid != os.geteuid():
+        raise refusal(path, f"is open to all users ({mode:04o}); set SUB_HOME to a directory of yours")
+    try:
+        os.chmod(path, mode & ~0o022)
+    except OSError:
+        pass
+    now = S_IMODE(os.stat(path).st_mode)
+    done = f"they no longer can ({now:04o})" if not now & 0o022 else "that cannot be changed on this file system"
+    message = f"sub: {path} could be changed by other users ({mode:04o}); {done}. Look at what is in it: sub doctor\n"
+    try:
+        os.write(2, message.encode("utf-8", "replace"))
+    except OSError:
+        pass
 
 
 def refusal(path: str, why: str) -> PermissionError:

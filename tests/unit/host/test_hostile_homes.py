@@ -59,12 +59,20 @@ def test_settings_of_another_user_in_ones_own_home_are_refused(desk: Desk) -> No
     assert f"{config} belongs to another user" in said and "secret" in said
 
 
-@pytest.mark.parametrize("mode", [0o777, 0o770, 0o707, 0o1777])
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o707, 0o775])
 def test_a_home_that_others_could_change_is_closed_and_it_is_said_once(desk: Desk, mode: int) -> None:
     desk.sub_home.chmod(mode)
-    assert f"could be changed by other users ({mode:04o}); it is private now (0700)" in session(desk)
-    assert stat.S_IMODE(desk.sub_home.stat().st_mode) == 0o700
-    assert "private" not in session(desk)
+    assert f"could be changed by other users ({mode:04o}); they no longer can ({mode & ~0o022:04o})" in session(desk)
+    assert stat.S_IMODE(desk.sub_home.stat().st_mode) == mode & ~0o022
+    assert "other users" not in session(desk)
+
+
+def test_a_directory_that_is_there_for_all_users_is_no_home_and_is_left_as_it_is(desk: Desk) -> None:
+    """`SUB_HOME=/tmp`, as root."""
+    desk.sub_home.chmod(0o1777)
+    said = desk.sub("shim", "--server-name", "s", "--", "true", code=2)
+    assert "is open to all users (1777); set SUB_HOME to a directory of yours" in said
+    assert stat.S_IMODE(desk.sub_home.stat().st_mode) == 0o1777 and os.listdir(desk.sub_home) == []
 
 
 @pytest.mark.parametrize("name", DIRECTORIES)
