@@ -161,6 +161,7 @@ def test_a_stored_secret_reaches_the_server_and_another_server_s_does_not(tmp_pa
     open_store("file", {"SUB_HOME": str(home)}).put("leaky", secret)
     (home / "config.toml").write_text(
         "[servers.leaky]\nsecret_bindings = [{inject_as='LEAKY_TOKEN', secret_ref='leaky', source='file'}]\n"
+        f"confirmed = [{{command = {json.dumps(leaky_server())}}}]\n"
         "[servers.other]\nsecret_bindings = [{inject_as='T', secret_ref='OTHER_TOKEN'}]\n"
     )
     env = {"OTHER_TOKEN": other, "LEAKY_TOKEN": "sub://leaky"}

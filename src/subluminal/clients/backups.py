@@ -16,7 +16,7 @@ import msgspec
 from subluminal.contracts.errors import ClientConfigError
 from subluminal.host import home
 from subluminal.host.clock import utc_now
-from subluminal.host.files import replace_file
+from subluminal.host.files import read_private, replace_file
 
 
 class WrappedEntry(msgspec.Struct, frozen=True):
@@ -97,8 +97,7 @@ def records() -> list[Record]:
         return []
     for name in names:
         try:
-            with open(os.path.join(home.backup_dir(), name), "rb") as file:
-                found.append(msgspec.json.decode(file.read(), type=Record))
+            found.append(msgspec.json.decode(read_private(os.path.join(home.backup_dir(), name)), type=Record))
         except (OSError, msgspec.DecodeError):
             continue
     return sorted(found, key=lambda record: record.id)
@@ -112,8 +111,7 @@ def history(client: str, real_path: str) -> list[Record]:
 def original(record: Record) -> bytes | None:
     """The backed-up bytes, or None if they are gone or are no longer what the record says."""
     try:
-        with open(_path(record.id, "original"), "rb") as file:
-            data = file.read()
+        data = read_private(_path(record.id, "original"))
     except OSError:
         return None
     return data if digest(data) == record.original_sha256 else None

@@ -109,8 +109,10 @@ class Document:
         return ", "
 
     def _json_gap(self, member: Member) -> str:
-        before = self.text[: member.key_start]
-        space = before[len(before.rstrip(" \t\r\n")) :]
+        start = member.key_start
+        while start > 0 and self.text[start - 1] in " \t\r\n":
+            start -= 1
+        space = self.text[start : member.key_start]
         if "\n" in space:
             return ("\r\n" if "\r\n" in space else "\n") + space.rpartition("\n")[2]
         return "" if self.text[member.key_end : member.node.start] == ":" else " "

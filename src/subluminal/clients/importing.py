@@ -8,12 +8,22 @@ from typing import Any, NamedTuple
 
 from subluminal.clients import backups, files, wrapping
 from subluminal.clients.base import Client, ConfigFile, Entry
+from subluminal.clients.configured import PROJECT, confirm_entry, settings, withheld_from
 from subluminal.clients.document import Document, decode
 from subluminal.clients.literals import looks_secret, masked_diff
 from subluminal.clients.report import FileReport, Literal, ServerReport
 from subluminal.clients.spans import Edit, SyntaxProblem, apply
 from subluminal.contracts.errors import ClientConfigError
 from subluminal.host.clock import utc_now
+from subluminal.host.config import Config
+
+# No client starts so many; a file that claims it is made to keep us busy.
+MAX_SERVERS = 10_000
+# Reading takes time too, so a file that could hold many times that number is not even read. Histories in a client's
+# file may speak of commands as well.
+MAX_COMMAND_WORDS = 10 * MAX_SERVERS
+# A diff takes time with the square of what has changed, and nobody reads a longer one.
+MAX_SHOWN_SERVERS = 1_000
 
 
 class Choice(NamedTuple):
@@ -36,12 +46,19 @@ def load(client: Client, path: str) -> tuple[files.Snapshot, Document] | None:
     snapshot = files.read(path)
     if snapshot is None:
         return None
+    if snapshot.data.count(b"command") > MAX_COMMAND_WORDS:
+        raise _too_many(path)
     try:
         return snapshot, client.read(decode(snapshot.data))
     except SyntaxProblem as error:
         error.args = (f"{path}: {error}",)
         error.hint = error.hint or "The file was left as it is. Mend that line and run the command again."
         raise
+
+
+def _too_many(path: str) -> ClientConfigError:
+    hint = "The file was left as it is. Take out what no client of yours needs."
+    return ClientConfigError(f"{path}: holds more than {MAX_SERVERS} servers", hint=hint)
 
 
 def refusal(client: Client, file: ConfigFile, error: ClientConfigError) -> FileReport:
@@ -74,8 +91,11 @@ def _import(
     foreign: bool,
 ) -> FileReport:
     report = FileReport(client.name, file.path, file.scope, "unchanged", warnings=files.warnings(snapshot))
-    plan = _Plan(client, document, sub, report)
-    for entry in client.entries(document, file.scope):
+    plan = _Plan(client, document, sub, report, settings())
+    entries = client.entries(document, file.scope)
+    if len(entries) > MAX_SERVERS:
+        raise _too_many(file.path)
+    for entry in entries:
         if choice.covers(entry):
             plan.consider(entry)
     if not plan.edits:
@@ -84,7 +104,9 @@ def _import(
     after = client.read(apply(document.text, plan.edits))
     wrapping.check(client, file.scope, document, after, plan.touched)
     report.status = "changed"
-    if dry_run:
+    if dry_run and len(plan.touched) > MAX_SHOWN_SERVERS:
+        report.warnings.append(f"the change of {len(plan.touched)} servers is too long to be shown as a diff")
+    elif dry_run:
         report.diff = masked_diff(file.path, client.dialect, document.text, after.text)
     else:
         report.backup = _replace(plan, file, snapshot, after.text.encode())
@@ -94,11 +116,12 @@ def _import(
 class _Plan:
     """Goes through the entries of one file and gathers what to change and what to say."""
 
-    def __init__(self, client: Client, document: Document, sub: str, report: FileReport) -> None:
+    def __init__(self, client: Client, document: Document, sub: str, report: FileReport, config: Config | None) -> None:
         self.client = client
         self.document = document
         self.sub = sub
         self.report = report
+        self.config = config
         self.edits: list[Edit] = []
         self.wrapped: list[backups.WrappedEntry] = []
         self.routed: list[backups.EntryKey] = []
@@ -108,14 +131,24 @@ class _Plan:
         status, detail = self._treat(entry)
         self.report.servers.append(describe(entry, status, detail))
         self.report.literals += literals_of(entry)
-        steering = wrapping.reaches_us(entry) if status in ("wrapped", "updated", "already") else []
+        steering = wrapping.reaches_us(entry) if status in ("wrapped", "updated", "corrected", "already") else []
         if steering:
             self.report.warnings.append(f"{entry.name} sets {', '.join(steering)}, which steers Subluminal itself too")
+        withheld = withheld_from(entry, self.client, self.document, self.config)
+        if withheld is not None:
+            mend = confirm_entry(entry.name, entry.scope)
+            self.report.warnings.append(f"{entry.name} gets none of its secrets: {withheld}. If you trust it: {mend}")
 
     def _treat(self, entry: Entry) -> tuple[str, str | None]:
         found = wrapping.recognise(entry)
         if found is not None:
             self.routed.append(entry.key)
+        if entry.scope == PROJECT:
+            steering = wrapping.controls(entry)
+            if steering:
+                return "skipped", f"sets {', '.join(steering)}, which is not for a repository to decide; take it out"
+            if found is not None and found.cut is None:
+                found = None  # whatever that program is, it does not start a server as our shim does
         if found is not None and found.cut is None:
             return "already", "routed by hand without `--`; left as it is"
         if found is None and entry.node.kind == "table" and wrapping.is_http(entry):
@@ -128,6 +161,10 @@ class _Plan:
             self._take(entry, edits)
             self.wrapped.append(wrapped)
             return "wrapped", None
+        if entry.scope == PROJECT and (found.options or found.client not in (None, self.client.word)):
+            self._take(entry, wrapping.correct(entry, found, self.client, self.document, self.sub))
+            dropped = ", ".join(found.options or ["--client"])
+            return "corrected", f"had {dropped} of its own, which is not for a repository to decide"
         edits = wrapping.update(entry, found, self.client, self.document, self.sub)
         self._take(entry, edits)
         detail = f"has options of its own: {', '.join(found.options)}" if found.options else None

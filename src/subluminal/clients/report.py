@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-# Of a server: wrapped | updated | already | http | skipped | restored | kept
+# Of a server: wrapped | updated | corrected | already | http | skipped | restored | kept
 # Of a file: changed | unchanged | restored | refused | gone
 
 

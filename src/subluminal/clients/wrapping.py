@@ -18,6 +18,7 @@ from subluminal.clients.base import Client, Entry
 from subluminal.clients.document import Document
 from subluminal.clients.spans import Edit, Member, Node, line_of, plain
 from subluminal.contracts.errors import ClientConfigError
+from subluminal.host.secrets.bindings import CONTROL_VARIABLES, SECRET_PREFIX
 
 _HTTP_TYPES = ("http", "sse", "streamable-http", "streamable_http", "streamableHttp", "remote", "ws", "websocket")
 _STEERING_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONINSPECT", "LD_PRELOAD", "LD_LIBRARY_PATH")
@@ -29,6 +30,7 @@ class Wrapping(Struct):
 
     sub: str
     server_name: str | None = None
+    client: str | None = None
     name_item: int = -1
     options: list[str] = []
     cut: int | None = None
@@ -50,11 +52,16 @@ def reaches_us(entry: Entry) -> list[str]:
     return [name for name in names if name.startswith("SUB_") or name in _STEERING_VARIABLES]
 
 
+def controls(entry: Entry) -> list[str]:
+    """Those of them that are Subluminal's own settings: the server itself never sees them."""
+    return [name for name in reaches_us(entry) if name in CONTROL_VARIABLES or name.startswith(SECRET_PREFIX)]
+
+
 def oddity(entry: Entry, client: Client, document: Document) -> str | None:
     """Why an entry cannot be wrapped, as a sentence for its owner; None if it can."""
     if entry.node.kind != "table":
         return "is not a table of settings"
-    for key in ("command", "args", "path", "env_vars"):
+    for key in ("command", "args", "path", "env_vars", client.env_key):
         twice = entry.holder.all(key)
         if len(twice) > 1:
             return f'has "{key}" twice (line {line_of(document.text, twice[1].start)}); remove one'
@@ -104,7 +111,9 @@ def recognise(entry: Entry) -> Wrapping | None:
     for name, value, at in options:
         if name == "--server-name":
             found.server_name, found.name_item = value, at + 2
-        elif name != "--client":
+        elif name == "--client":
+            found.client = value
+        else:
             found.options.append(name)
     if start + 2 < len(words):
         found.cut = start + 2
@@ -191,6 +200,18 @@ def update(entry: Entry, wrapping: Wrapping, client: Client, document: Document,
     elif wrapping.name_item < 0:
         at = words[2].start
         edits.append(Edit(at, at, "".join(word + ", " for word in _name_words(entry, document))))
+    return edits
+
+
+def correct(entry: Entry, wrapping: Wrapping, client: Client, document: Document, sub: str) -> list[Edit]:
+    """Give an entry that is routed already the options that an import gives, in place of its own."""
+    assert wrapping.cut is not None
+    words = _words(entry)
+    literal = document.literal
+    head = [*_name_words(entry, document), literal("--client"), literal(client.word)]
+    edits, _ = _pass_variables(entry, client, document)
+    edits.append(Edit(words[0].start, words[0].end, literal(sub)))
+    edits.append(Edit(words[2].start, words[wrapping.cut - 1].start, "".join(word + ", " for word in head)))
     return edits
 
 

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from subluminal.clients import backups
 from subluminal.clients.base import Client, Place
+from subluminal.clients.configured import PROJECT, confirm_entry, settings
 from subluminal.clients.registry import CLIENTS
 from subluminal.clients.restoring import files_to_restore
 from subluminal.clients.survey import SurveyedEntry, SurveyedFile, survey_file
@@ -49,7 +50,8 @@ def _version(program: str) -> str | None:
 
 
 def _check(client: Client, place: Place, sub: str | None, version: str | None) -> Area | None:
-    read = [survey_file(client, file) for file in files_to_restore(client, place)]
+    config = settings()
+    read = [survey_file(client, file, config) for file in files_to_restore(client, place)]
     files = [file for file in read if file is not None]
     if not files and version is None:
         return None
@@ -98,9 +100,19 @@ def _check_entry(area: Area, client: Client, file: SurveyedFile, entry: Surveyed
         area.add(WARNING, "odd-entry", f"{here} {entry.problem}", edit_command(file.path))
     if entry.steering:
         # Whoever wrote the repository must not choose our policy; in the user's own file it is likely meant.
-        level = ERROR if entry.scope == "project" and entry.wrapped else WARNING
+        ours = entry.wrapped or any(name.startswith("SUB_") for name in entry.steering)
+        level = ERROR if entry.scope == PROJECT and ours else WARNING
         message = f"{here} sets {', '.join(entry.steering)}, which steers Subluminal itself"
         area.add(level, "steering", message, edit_command(file.path))
+    if entry.options and entry.scope == PROJECT:
+        message = f"{here} gives the shim {', '.join(entry.options)}, which is not for a repository to decide"
+        area.add(ERROR, "steering", message, _import_command(client, file))
+    if entry.withheld is not None:
+        # A repository that borrows the name of a server is looked at first: to confirm it is no repair.
+        theirs = entry.scope == PROJECT
+        message = f"{here} gets none of the secrets bound to its name: {entry.withheld}"
+        mend = confirm_entry(entry.name, entry.scope) + (" --dry-run" if theirs else "")
+        area.add(WARNING if theirs else ERROR, "unconfirmed", message, mend)
     for literal in entry.literals:
         message = f"{here}: {literal.variable} looks like a secret written out"
         area.add(WARNING, "literal-secret", message, quoted("sub", "secrets", "adopt", entry.name, literal.variable))

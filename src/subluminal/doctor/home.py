@@ -50,9 +50,16 @@ def _check_future_home(area: Area, home: str) -> None:
 
 
 def _check_private(area: Area, path: str, wanted: int) -> None:
+    may_be_link = path in (home.sub_home(), home.user_policy(), home.config_file(), home.ledger_db())
     try:
-        status = os.stat(path)
+        status = os.stat(path, follow_symlinks=may_be_link)
     except OSError:
+        return
+    is_right = (stat.S_ISDIR if wanted == 0o700 else _is_file_or_socket)(status.st_mode)
+    if not is_right:
+        what = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "not what we made"
+        message = f"{path} is {what}: nothing is read from it or written through it"
+        area.add(ERROR, "not-ours", message, quoted("mv", path, path + ".old"))
         return
     mode = stat.S_IMODE(status.st_mode)
     if status.st_uid != os.geteuid():
@@ -63,6 +70,10 @@ def _check_private(area: Area, path: str, wanted: int) -> None:
         level = ERROR if mode & 0o022 else WARNING
         mend = quoted("chmod", f"{wanted:o}", path)
         area.add(level, "open-to-others", f"{path} is open to others ({mode:04o})", mend)
+
+
+def _is_file_or_socket(mode: int) -> bool:
+    return stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
 
 
 def check_runs() -> Area:

@@ -9,6 +9,7 @@ from subluminal.doctor.findings import ERROR, NOTE, WARNING, Area, edit_command,
 from subluminal.host import home
 from subluminal.host.config import Config, load_config
 from subluminal.host.secrets.bindings import Binding, env_names, resolve
+from subluminal.host.secrets.confirmation import confirm_words
 from subluminal.reports.printable import count
 
 
@@ -42,6 +43,9 @@ def check_secrets(config: Config | None) -> Area:
         area.add(ERROR, "bindings-invalid", f"{error} {error.hint or ''}".strip(), "unset SUB_SECRET_BINDINGS")
         return area
     missing = [pair for pair in bound if not _check_binding(area, *pair)]
+    for server in dict.fromkeys(server for server, _ in bound if not config.server(server).confirmed):
+        message = f"{server}: no command line was confirmed for it, so it gets none of its secrets"
+        area.add(WARNING, "unconfirmed", message, confirm_words(server))
     area.facts = {"bindings": len(bound), "resolved": len(bound) - len(missing)}
     area.summary = f"{count(len(bound), 'binding')} resolved" if bound else "no bindings"
     return area

@@ -15,7 +15,7 @@ from stat import S_ISREG
 
 from subluminal.contracts.errors import ConfigError
 from subluminal.contracts.vocabulary import MAX_INSPECT_BYTES, MAX_PREVIEW_BYTES
-from subluminal.host.home import REPOSITORY_CONFIG, config_file, sub_home
+from subluminal.host.home import REPOSITORY_CONFIG, config_file, keep_private, sub_home
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,14 +43,17 @@ _WORDS: dict[str, dict[str, tuple[str, ...]]] = {
     "shim": {"audit": AUDITS, "refusal_style": REFUSAL_STYLES},
     "servers": {"audit": AUDITS, "refusal_style": REFUSAL_STYLES},
 }
-_SERVER_LISTS = ("secret_bindings", "env_allowlist")
+_SERVER_LISTS = ("secret_bindings", "confirmed", "env_allowlist")
 _SECTIONS = ("shim", "ledger", "redaction", "servers")
 
 
 class ServerConfig:
     """What holds for one server: its own settings, and the general ones where it has none."""
 
-    __slots__ = ("audit", "env_allowlist", "name", "refusal_style", "secret_bindings", "timeout_ms")
+    __slots__ = (
+        "audit", "bindings_from_environ", "confirmed", "env_allowlist", "name", "refusal_style", "secret_bindings",
+        "timeout_ms",
+    )  # fmt: skip
 
     def __init__(self, name: str, audit: str, refusal_style: str, timeout_ms: int | None) -> None:
         self.name = name
@@ -58,6 +61,8 @@ class ServerConfig:
         self.refusal_style = refusal_style
         self.timeout_ms = timeout_ms
         self.secret_bindings: list[Binding] = []
+        self.bindings_from_environ = False
+        self.confirmed: list[dict[str, Any]] = []
         self.env_allowlist: tuple[str, ...] | None = None
 
 
@@ -91,12 +96,14 @@ class Config:
                 setattr(server, key, own[key])
         server.env_allowlist = own.get("env_allowlist")
         server.secret_bindings = own.get("secret_bindings", [])
+        server.confirmed = own.get("confirmed", [])
         if "SUB_SECRET_BINDINGS" in self._environ:
             from subluminal.host.secrets.bindings import bindings_from_environ
 
             from_environ = bindings_from_environ(self._environ, name)
             if from_environ is not None:
                 server.secret_bindings = from_environ
+                server.bindings_from_environ = True
         return server
 
     def server_names(self) -> list[str]:
@@ -104,7 +111,11 @@ class Config:
 
     def other_bindings(self, name: str) -> list[Binding]:
         """The bindings of every server but this one: their secrets are not for its eyes."""
-        return [b for server, own in self._servers.items() if server != name for b in own.get("secret_bindings", ())]
+        return self.bindings(but=name)
+
+    def bindings(self, but: str | None = None) -> list[Binding]:
+        """Those of every server in `config.toml`."""
+        return [b for server, own in self._servers.items() if server != but for b in own.get("secret_bindings", ())]
 
     def _stricter(self, key: str, value: object) -> bool:
         """A project's write-ahead audit is not undone by the user's settings for a server."""
@@ -114,6 +125,7 @@ class Config:
 def load_config(environ: Mapping[str, str], cwd: str | None = None) -> Config:
     """Raises `ConfigError` for the user's own file or environment; a project's faults become warnings."""
     config = Config(environ)
+    _check_home(sub_home(environ))
     path = config_file(sub_home(environ))
     user = _read(path)
     if user is not None:
@@ -212,6 +224,10 @@ def _server(table: Any, where: str) -> dict[str, Any]:
             from subluminal.host.secrets.bindings import parse_bindings
 
             own[key] = parse_bindings(value, where)
+        elif key == "confirmed":
+            from subluminal.host.secrets.confirmation import parse_confirmed
+
+            own[key] = parse_confirmed(value, where)
         elif key == "env_allowlist":
             if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
                 raise ConfigError(f"{where}: env_allowlist must be a list of names")
@@ -319,6 +335,15 @@ def _apply_environ(config: Config, environ: Mapping[str, str]) -> None:
             config._from_environ.add(key)
 
 
+def _check_home(directory: str) -> None:
+    try:
+        keep_private(directory)
+    except PermissionError as error:
+        raise ConfigError(f"{directory} {error.strerror}") from None
+    except OSError:
+        pass  # not there yet
+
+
 def _check_permissions(config: Config, path: str) -> None:
     """Whoever can write this file decides which server gets which secret."""
     try:
@@ -328,7 +353,8 @@ def _check_permissions(config: Config, path: str) -> None:
     if status.st_mode & 0o022:
         config.warnings.append(f"{path} can be changed by other users; run: chmod 600 {path}")
     if status.st_uid not in (0, os.geteuid()):
-        config.warnings.append(f"{path} belongs to another user")
+        hint = "It decides which server gets which secret. Look at it, and make it yours or remove it."
+        raise ConfigError(f"{path} belongs to another user (uid {status.st_uid})", hint=hint)
 
 
 def _unknown(where: str, key: str, known: tuple[str, ...] | list[str]) -> ConfigError:

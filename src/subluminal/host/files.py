@@ -1,4 +1,6 @@
-"""A file replaced in one step: whoever reads it finds the old bytes or the new ones, whatever is killed when.
+"""Files of ours: opened only if they are what we made, and replaced in one step, whatever is killed when.
+
+`open_private` goes through no link and waits for no FIFO. `replace_file`: whoever reads finds the old bytes or the new.
 
 The new bytes go to a hidden file beside the target, which no link can divert and nobody else can read, and that one is
 renamed over it. A symbolic link at `path` is itself replaced; callers that mean the file behind it resolve it first.
@@ -9,6 +11,10 @@ The shim loads this with its policies: nothing but `os`.
 from __future__ import annotations
 
 import os
+from errno import ELOOP
+from stat import S_ISREG
+
+from subluminal.host.home import refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +23,35 @@ if TYPE_CHECKING:
 # A process that is killed while it writes leaves a file of this name, which `host.run.files` clears away in `run/`.
 DRAFT = ".new"
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def open_private(path: str, flags: int) -> int:
+    """A file below SUB_HOME; PermissionError for whatever else stands in its place. Made 0600 if `flags` say so.
+
+    To write, it must be ours and have one name only: a second one could be that of any file of the user.
+    """
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno != ELOOP:
+            raise
+        raise refusal(path, "is a symbolic link, which is not followed here; remove it") from None
+    status = os.fstat(descriptor)
+    fault = None if S_ISREG(status.st_mode) else "is not a regular file; remove it"
+    if fault is None and flags & (os.O_WRONLY | os.O_RDWR):
+        if status.st_uid not in (os.geteuid(), 0):
+            fault = f"belongs to another user (uid {status.st_uid}); remove it"
+        elif status.st_nlink > 1:
+            fault = "has a second name (a hard link); remove it"
+    if fault is not None:
+        os.close(descriptor)
+        raise refusal(path, fault)
+    return descriptor
+
+
+def read_private(path: str, limit: int = -1) -> bytes:
+    with open(open_private(path, os.O_RDONLY), "rb") as file:
+        return file.read(limit)
 
 
 def replace_file(

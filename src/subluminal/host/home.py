@@ -20,6 +20,10 @@ headless/       journals of `sub run --headless` while it is on
 
 A repository may have `.subluminal/` with a `policy.yaml` and a `config.toml` of its own.
 
+Nothing is written through a symbolic link below the home, and a home of another user is refused: whoever owns it
+decides our policy and where secrets go. The home itself, `config.toml`, `policy.yaml` and `ledger.db` may be links that
+the user has made.
+
 No other module joins a name to the home. SUB_HOME is read at each call; whoever serves one home for long (ledgerd)
 hands it in. The shim loads this before it spawns its server: nothing but `os`.
 """
@@ -27,6 +31,7 @@ hands it in. The shim loads this before it spawns its server: nothing but `os`.
 from __future__ import annotations
 
 import os
+from stat import S_IMODE, S_ISLNK, S_ISVTX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,12 +51,52 @@ def sub_home(environ: Mapping[str, str] = os.environ) -> str:
     return environ.get("SUB_HOME") or os.path.join(environ.get("HOME") or os.path.expanduser("~"), DIRECTORY)
 
 
-def ensure_private_dir(path: str) -> str:
-    """Create a directory (and SUB_HOME above it) readable by its owner only."""
+def ensure_private_dir(path: str, home: str | None = None) -> str:
+    """Create a directory (and the home above it) readable by its owner only; PermissionError: it is not ours to use."""
+    home = home or sub_home()
     # makedirs gives the mode to the last directory only.
-    os.makedirs(sub_home(), mode=0o700, exist_ok=True)
+    os.makedirs(home, mode=0o700, exist_ok=True)
+    keep_private(home)
     os.makedirs(path, mode=0o700, exist_ok=True)
+    if path.startswith(home.rstrip(os.sep) + os.sep):
+        keep_private(path, follow=False)
     return path
+
+
+def keep_private(path: str, *, follow: bool = True) -> None:
+    """Refuse a directory that is another user's or (without `follow`) a link; close one that others could change."""
+    status = os.stat(path, follow_symlinks=follow)
+    if S_ISLNK(status.st_mode):
+        raise refusal(path, "is a symbolic link, which is not followed here; remove it")
+    if status.st_uid not in (os.geteuid(), 0):
+        raise refusal(path, f"belongs to another user (uid {status.st_uid}); set SUB_HOME to a directory of yours")
+    if status.st_mode & 0o022:
+        _close(path, status)
+
+
+def _close(path: str, status: os.stat_result) -> None:
+    """Take from others the right to change a directory of ours. One that is there for all users (`/tmp`) is none."""
+    mode = S_IMODE(status.st_mode)
+    if mode & S_ISVTX or status.st_uid != os.geteuid():
+        raise refusal(path, f"is open to all users ({mode:04o}); set SUB_HOME to a directory of yours")
+    try:
+        os.chmod(path, mode & ~0o022)
+    except OSError:
+        pass
+    now = S_IMODE(os.stat(path).st_mode)
+    done = f"they no longer can ({now:04o})" if not now & 0o022 else "that cannot be changed on this file system"
+    message = f"sub: {path} could be changed by other users ({mode:04o}); {done}. Look at what is in it: sub doctor\n"
+    try:
+        os.write(2, message.encode("utf-8", "replace"))
+    except OSError:
+        pass
+
+
+def refusal(path: str, why: str) -> PermissionError:
+    """What stands at `path` is not ours to use."""
+    from errno import EPERM
+
+    return PermissionError(EPERM, why, path)
 
 
 _DIRECTORIES: list[Place] = []

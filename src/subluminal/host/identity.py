@@ -43,21 +43,43 @@ def borrow_environment(environ: MutableMapping[str, str]) -> None:
             return
 
 
+def client_environment() -> dict[str, str]:
+    """The variables of the processes above us, the nearest first: of the client, its shell, the job.
+
+    What our own environment has beyond these was set by the entry of the client's configuration that starts us. Where
+    the system shows no environment of other processes, this is what `sub run` wrote about itself.
+    """
+    found: dict[str, str] = {}
+    registered = _registrations()
+    for pid in (*ancestors(), 1):  # in a container, the first process has what its operator has set
+        for entry in _environ_block(pid).split(b"\x00"):
+            name, _, value = entry.decode("utf-8", "surrogateescape").partition("=")
+            found.setdefault(name, value)
+        for name, value in _registered_environ(pid).items() if str(pid) in registered else ():
+            found.setdefault(name, value)
+    return found
+
+
 def _environ_of(pid: int) -> dict[str, str]:
     """The SUB_* variables of another process of ours; empty where the system does not show them."""
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            block = file.read(1 << 20)
-    except OSError:
-        return {}
+    block = _environ_block(pid)
     if b"SUB_RUN_ID=" not in block:
         return {}
     pairs = (entry.decode("utf-8", "surrogateescape").partition("=") for entry in block.split(b"\x00"))
     return {name: value for name, _, value in pairs if name.startswith(_CONTROL_PREFIX)}
 
 
+def _environ_block(pid: int) -> bytes:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return file.read(1 << 20)
+    except OSError:
+        return b""
+
+
 def _registrations() -> set[str]:
     try:
+        home.keep_private(home.run_dir(), follow=False)
         return {name[:-5] for name in os.listdir(home.run_dir()) if name.endswith(".json")}
     except OSError:
         return set()
@@ -67,9 +89,10 @@ def _registered_environ(pid: int) -> dict[str, str]:
     """What `sub run` wrote about itself, if that pid is still the process that wrote it."""
     import json
 
+    from subluminal.host.files import read_private
+
     try:
-        with open(home.registration_file(pid), encoding="utf-8") as file:
-            entry = json.load(file)
+        entry = json.loads(read_private(home.registration_file(pid)))
         if entry["start"] != start_time(pid):
             return {}
         return {str(k): str(v) for k, v in entry["environ"].items() if str(k).startswith(_CONTROL_PREFIX)}
@@ -146,11 +169,12 @@ def new_id(prefix: str) -> str:
 
 def host_id() -> str:
     """Random, made once per machine and user, and kept in SUB_HOME."""
+    from subluminal.host.files import open_private, read_private
+
     path = home.host_id_file()
     for _ in range(2):
         try:
-            with open(path, encoding="ascii") as file:
-                known = file.read(64).strip()
+            known = read_private(path, 64).decode("ascii").strip()
             if known:
                 return known
         except (OSError, UnicodeDecodeError):
@@ -159,7 +183,7 @@ def host_id() -> str:
         draft = f"{path}.{os.getpid()}"
         try:
             home.ensure_private_dir(home.sub_home())
-            fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            fd = open_private(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             os.write(fd, fresh.encode())
             os.close(fd)
             try:

@@ -4,6 +4,9 @@
     then           --policy, or SUB_POLICY, or SUB_POLICY_JSON    the first that is set
     or else        $SUB_HOME/policy.yaml  and  .subluminal/policy.yaml of the repository
 
+A policy that the entry of a server names (`--policy` in its command, SUB_POLICY, SUB_POLICY_JSON or SUB_HOME in its
+`env`) was chosen by whoever wrote that entry: it is added to those in force without it, and replaces none of them.
+
 Between the working directory and the repository root (the nearest directory above that holds `.git`) every
 `.subluminal/policy.yaml` counts, outermost first: bundles stack and the strictest decision wins, so a nested one can
 tighten but never replace the one above it. Outside of a repository only the working directory's own counts: nothing
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 
 # Not to be moved by the environment: whoever can set a variable must not shed the organisation's policy.
 ORGANISATION_POLICY = "/etc/subluminal/policy.yaml"
+
+NAMING_VARIABLES = ("SUB_HOME", "SUB_POLICY", "SUB_POLICY_JSON")
 
 BUILTIN_OBSERVE: dict[str, Any] = {
     "snapshot_format": 1,
@@ -68,6 +73,25 @@ def find_policies(environ: Mapping[str, str], cwd: str, explicit: str | None = N
     named = _named(environ, cwd, explicit)
     found += [named] if named is not None else _implied(environ, cwd)
     return _without_repeats(found) or [PolicySource("builtin")]
+
+
+def find_for_entry(
+    environ: Mapping[str, str], cwd: str, explicit: str | None, client: Mapping[str, str]
+) -> list[PolicySource]:
+    """The policies for a server that an entry starts: those in force without its words, then those it names.
+
+    `client` is the environment of the client that starts it. What `environ` has beyond that is the entry's.
+    """
+    own = {name: environ[name] for name in NAMING_VARIABLES if environ.get(name) and environ[name] != client.get(name)}
+    theirs = {name: client[name] for name in own if name in client}
+    found = find_policies({**{n: v for n, v in environ.items() if n not in own}, **theirs}, cwd)
+    named = _named(own, cwd, explicit)
+    added = [] if named is None else [named]
+    if "SUB_HOME" in own and _present(user_policy(own["SUB_HOME"])):
+        added.append(PolicySource("SUB_HOME", user_policy(own["SUB_HOME"])))
+    if added:
+        found = [source for source in found if source.origin != "builtin"]
+    return _without_repeats(found + added)
 
 
 def _named(environ: Mapping[str, str], cwd: str, explicit: str | None) -> PolicySource | None:

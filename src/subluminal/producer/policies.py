@@ -11,7 +11,8 @@ import os
 from subluminal.contracts.errors import PolicyError
 from subluminal.core.engine.bundle import Engine
 from subluminal.core.engine.stack import Stack
-from subluminal.policy.sources import BUILTIN_OBSERVE, find_policies
+from subluminal.host.identity import client_environment
+from subluminal.policy.sources import BUILTIN_OBSERVE, NAMING_VARIABLES, find_for_entry, find_policies
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,10 +25,22 @@ _Stamp = tuple[int, int, int]
 
 
 class PolicyWatch:
-    def __init__(self, environ: Mapping[str, str], cwd: str, explicit: str | None, identity: Identity) -> None:
+    """`of_entry`: the process was started by an entry of a client's configuration, which may add policies only."""
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        cwd: str,
+        explicit: str | None,
+        identity: Identity,
+        *,
+        of_entry: bool = False,
+    ) -> None:
         self._environ = dict(environ)
         self._cwd = cwd
         self._explicit = explicit
+        names_one = explicit or any(environ.get(name) for name in NAMING_VARIABLES)
+        self._client = client_environment() if of_entry and names_one else None
         self._identity = identity
         self.error: str | None = None
         self.origin = ""
@@ -41,6 +54,8 @@ class PolicyWatch:
         return _stamps(self._find()) != self._stamps
 
     def _find(self) -> list[PolicySource]:
+        if self._client is not None:
+            return find_for_entry(self._environ, self._cwd, self._explicit, self._client)
         return find_policies(self._environ, self._cwd, self._explicit)
 
     def reload(self) -> None:

@@ -143,11 +143,12 @@ def assemble(
     policy: str | dict[str, Any] | None = None,
     secrets: Iterable[Any] = (),
     config: Config | None = None,
+    of_entry: bool = False,
 ) -> Producer:
     """Find out who acts, and open what a producer needs.
 
     `policy` is a path (the organisation's policy is in force as well), a compiled snapshot (exactly that), or None: the
-    policies found for this directory. `events` names a sink as `--events` does.
+    policies found for this directory. `events` names a sink as `--events` does. `of_entry`: see `PolicyWatch`.
     """
     source = make_source()
     sink = open_sink(events or environ.get("SUB_EVENTS") or "ledger", source.shim_id)
@@ -156,6 +157,6 @@ def assemble(
     if isinstance(policy, dict):
         policies = Stack([Engine(policy, identity)])
     else:
-        policies = PolicyWatch(environ, os.getcwd(), policy, identity)
+        policies = PolicyWatch(environ, os.getcwd(), policy, identity, of_entry=of_entry)
     redactor = Redactor(secrets, config.patterns if config is not None else ())
     return Producer(identity, source, sink, SharedState.open(identity.run_id), policies, redactor, config)

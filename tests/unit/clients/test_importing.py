@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harness.client_files import SUB, ClientHome, entries
-from harness.effort import growth
+from harness.effort import calls_made, growth, growth_of_calls
 from subluminal.adapters.stdio.options import parse
-from subluminal.clients import wrapping
+from subluminal.clients import importing, wrapping
 from subluminal.clients.importing import Choice
 from subluminal.clients.literals import looks_secret
 from subluminal.clients.registry import CLIENTS
 from subluminal.contracts.errors import UsageError
+from subluminal.host.secrets.bindings import CONTROL_VARIABLES
 
 TOKEN = "ghp_ThisIsNotARealTokenAtAll0000000000"
 
@@ -82,9 +84,10 @@ def test_a_hostile_entry_cannot_pass_as_another_server(home: ClientHome) -> None
 )
 def test_after_an_import_the_shim_reads_the_name_the_client_knows(home: ClientHome, args: list[str]) -> None:
     path = home.write("claude", json.dumps({"mcpServers": {"fs": {"command": SUB, "args": args}}}), "project")
-    assert home.imported("claude", "project").servers[0].status == "updated"
+    assert home.imported("claude", "project").servers[0].status in ("updated", "corrected")
     options = parse(servers(path)["fs"]["args"][1:])
     assert (options.server_name, options.command) == ("fs", ["evil"])
+    assert (options.policy, options.events) == (None, None)
 
 
 def test_an_entry_with_both_a_command_and_an_address_is_routed(home: ClientHome) -> None:
@@ -94,11 +97,93 @@ def test_an_entry_with_both_a_command_and_an_address_is_routed(home: ClientHome)
     assert server.status == "wrapped" and servers(path)["a"]["command"] == SUB
 
 
-@pytest.mark.parametrize("variable", ["SUB_POLICY", "SUB_HOME", "SUB_EVENTS", "PYTHONPATH", "LD_PRELOAD"])
-def test_variables_that_would_steer_the_shim_are_pointed_out(home: ClientHome, variable: str) -> None:
-    home.write("claude", json.dumps({"mcpServers": {"a": {"command": "x", "env": {variable: "/tmp/evil"}}}}), "project")
-    report = home.imported("claude", "project")
-    assert any(f"a sets {variable}" in warning for warning in report.warnings)
+@pytest.mark.parametrize("scope", ["user", "project"])
+@pytest.mark.parametrize("variable", ["SUB_POLICY", "SUB_HOME", "SUB_EVENTS", "SUB_TITLE", "PYTHONPATH", "LD_PRELOAD"])
+def test_variables_that_would_steer_the_shim_are_pointed_out(home: ClientHome, variable: str, scope: str) -> None:
+    home.write("claude", json.dumps({"mcpServers": {"a": {"command": "x", "env": {variable: "/tmp/evil"}}}}), scope)
+    report = home.imported("claude", scope)
+    said = [*report.warnings, *(f"{server.name} {server.detail}" for server in report.servers)]
+    assert any(f"a sets {variable}" in sentence for sentence in said)
+
+
+CONTROLS = sorted([*CONTROL_VARIABLES, "SUB_SECRET_BINDINGS", "SUB_SECRET_TOKEN"])
+
+
+@pytest.mark.parametrize("command", [("x", []), (SUB, ["shim", "--server-name", "a", "--", "x"])])
+@pytest.mark.parametrize("variable", CONTROLS)
+def test_a_repository_that_sets_our_own_variables_is_refused(
+    home: ClientHome, variable: str, command: tuple[str, list[str]]
+) -> None:
+    entry = {"command": command[0], "args": command[1], "env": {variable: "x"}}
+    path = home.write("claude", json.dumps({"mcpServers": {"a": entry, "b": {"command": "y"}}}), "project")
+    refused, routed = home.imported("claude", "project").servers
+    assert refused.status == "skipped" and variable in (refused.detail or "")
+    assert servers(path)["a"] == entry
+    assert routed.status == "wrapped", "the rest of the file is not held up"
+
+
+def test_a_variable_of_ours_cannot_hide_behind_a_second_table_of_variables(home: ClientHome) -> None:
+    text = '{"mcpServers": {"a": {"command": "x", "env": {"SUB_POLICY": "weak"}, "env": {}}}}'
+    home.write("claude", text, "project")
+    assert home.imported("claude", "project").servers[0].status == "skipped"
+
+
+@pytest.mark.parametrize(
+    ("client", "table"),
+    [("claude", "mcpServers"), ("cursor", "mcpServers"), ("gemini", "mcpServers"), ("vscode", "servers"),
+     ("zed", "context_servers")],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--policy", "./weak.yaml"], ["--policy=./weak.yaml"], ["--events", "none"], ["--events=none"],
+        ["--client", "headless"], ["--client=headless"], ["--policy", "a", "--events", "none", "--client", "headless"],
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("first", [True, False])
+def test_a_repositorys_own_options_of_the_shim_are_taken_out(
+    home: ClientHome, client: str, table: str, options: list[str], first: bool
+) -> None:
+    name = ["--server-name", "fs"]
+    args = ["shim", *(options + name if first else name + options), "--", "x", "--policy", "mine"]
+    path = home.write(client, json.dumps({table: {"fs": {"command": SUB, "args": args}}}, indent=2), "project")
+    (server,) = home.imported(client, "project").servers
+    assert server.status == "corrected" and options[0].partition("=")[0] in (server.detail or "")
+    entry = json.loads(path.read_text())[table]["fs"]
+    options_now = parse(entry["args"][1:])
+    assert (options_now.policy, options_now.events, options_now.client) == (None, None, CLIENTS[client].word)
+    assert (options_now.server_name, options_now.command) == ("fs", ["x", "--policy", "mine"])
+    assert home.imported(client, "project").servers[0].status == "already"
+    home.restored(client, "project")
+    assert json.loads(path.read_text())[table]["fs"]["args"] == args, "a restore brings back what was there"
+
+
+def test_codex_and_opencode_are_corrected_in_their_own_ways(home: ClientHome) -> None:
+    words = [SUB, "shim", "--policy", "weak", "--server-name", "fs", "--", "x"]
+    toml = f"[mcp_servers.fs]\ncommand = {words[0]!r}\nargs = {words[1:]!r}\n"
+    path = home.write("codex", toml, "project")
+    assert home.imported("codex", "project").servers[0].status == "corrected"
+    assert parse(tomllib.loads(path.read_text())["mcp_servers"]["fs"]["args"][1:]).policy is None
+    path = home.write("opencode", json.dumps({"mcp": {"fs": {"type": "local", "command": words}}}), "project")
+    assert home.imported("opencode", "project").servers[0].status == "corrected"
+    assert parse(json.loads(path.read_text())["mcp"]["fs"]["command"][2:]).policy is None
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["env", "SUB_POLICY=weak", SUB, "shim", "--server-name", "fs", "--", "x"],
+        ["sh", "-c", f"SUB_HOME=. {SUB} shim --server-name fs --policy weak -- x"],
+        ["./sub", "shim", "anything"],
+        ["./sub", "shim"],
+    ],
+)
+def test_a_repositorys_entry_that_only_looks_routed_is_routed(home: ClientHome, words: list[str]) -> None:
+    entry = {"command": words[0], "args": words[1:]}
+    path = home.write("claude", json.dumps({"mcpServers": {"fs": entry}}), "project")
+    assert home.imported("claude", "project").servers[0].status == "wrapped"
+    options = parse(servers(path)["fs"]["args"][1:])
+    assert (servers(path)["fs"]["command"], options.command, options.policy) == (SUB, words, None)
 
 
 def test_a_value_made_to_stall_the_search_for_secrets_does_not(home: ClientHome) -> None:
@@ -107,6 +192,30 @@ def test_a_value_made_to_stall_the_search_for_secrets_does_not(home: ClientHome)
         assert home.imported("claude", dry_run=True).status == "changed"
 
     assert growth(look, 200_000, 2_000_000, limit=3) < 3
+
+
+def many(count: int) -> str:
+    return json.dumps({"mcpServers": {f"s{n}": {"command": "x", "env": {"A": "b"}} for n in range(count)}}, indent=1)
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_an_import_costs_as_much_for_each_of_many_servers_as_for_each_of_few(home: ClientHome, dry_run: bool) -> None:
+    def work(count: int) -> None:
+        home.write("claude", many(count))
+        assert home.imported("claude", dry_run=dry_run).count("wrapped") == count
+
+    assert growth_of_calls(work, 1_100, 4_400) < 1.2
+    assert growth(work, 1_100, 4_400, limit=2) < 2
+
+
+@pytest.mark.parametrize("count", [importing.MAX_SERVERS + 1, 200_000])
+def test_more_servers_than_any_client_starts_are_refused_with_a_sentence(home: ClientHome, count: int) -> None:
+    path = home.write("claude", many(count), "project")
+    report = home.imported("claude", "project")
+    assert report.status == "refused" and "holds more than 10000 servers" in (report.error or "")
+    assert path.read_text() == many(count)
+    if count > importing.MAX_COMMAND_WORDS:
+        assert calls_made(lambda: home.imported("claude", "project")) < 1_000, "it is not even read"
 
 
 def test_options_that_came_with_a_routed_entry_are_pointed_out(home: ClientHome) -> None:

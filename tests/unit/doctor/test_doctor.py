@@ -170,9 +170,19 @@ def test_http_servers_are_named_as_not_governed(home: ClientHome) -> None:
 def test_a_repository_that_steers_the_shim_is_an_error(home: ClientHome) -> None:
     entry = {"command": "x", "env": {"SUB_POLICY": "/tmp/lax.yaml"}}
     home.write("claude", json.dumps({"mcpServers": {"a": entry}}), "project")
-    assert sub("import", "claude").returncode == 0
+    for _ in range(2):  # whether or not anybody has tried to import it
+        found = finding(examined(code=1), "steering")
+        assert "SUB_POLICY" in found["message"] and "lax" not in found["message"]
+        assert sub("import", "claude").returncode == 1
+
+
+def test_a_repository_that_gives_the_shim_options_is_an_error_until_it_is_imported(home: ClientHome) -> None:
+    args = ["shim", "--policy", "/tmp/lax.yaml", "--server-name", "a", "--", "x"]
+    home.write("claude", json.dumps({"mcpServers": {"a": {"command": "sub", "args": args}}}), "project")
     found = finding(examined(code=1), "steering")
-    assert "SUB_POLICY" in found["message"] and "lax" not in found["message"]
+    assert "--policy" in found["message"] and found["mend"] == "sub import claude"
+    assert sub("import", "claude").returncode == 1
+    assert not [finding for finding in examined(code=0)["findings"] if finding["code"] == "steering"]
 
 
 def test_a_broken_client_file_is_opened_at_its_line(home: ClientHome) -> None:

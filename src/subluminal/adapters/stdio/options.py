@@ -13,7 +13,7 @@ decides each tool call and records it. `sub import` writes this command for you.
 Options:
   --server-name NAME   the server's name in the client's configuration (required)
   --client CLIENT      claude | codex | headless | custom
-  --policy FILE        a policy bundle, instead of the user's and the repository's
+  --policy FILE        a policy bundle, in addition to the user's and the repository's
   --events SINK        ledger (default) | stderr | file:PATH | dir:PATH | fd:N | none
 
 Environment: SUB_HOME, SUB_POLICY, SUB_POLICY_JSON, SUB_EVENTS, and the identity variables

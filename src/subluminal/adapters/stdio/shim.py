@@ -19,6 +19,7 @@ from subluminal.host.secrets.bindings import spawn_environ
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from subluminal.contracts.errors import SecretError
+    from subluminal.host.secrets.confirmation import Withheld
     from subluminal.producer.producer import Producer
 
 # What a shell answers when a command cannot be found or run.
@@ -31,12 +32,18 @@ EXIT_INTERRUPTED = 130
 class ServerSetup:
     """What must be known before the server is started: settings, its environment, and its secrets."""
 
-    __slots__ = ("child_environ", "config", "errors", "injections", "secrets", "server")
+    __slots__ = ("child_environ", "config", "errors", "injections", "secrets", "server", "withheld")
 
-    def __init__(self, server_name: str) -> None:
+    def __init__(self, server_name: str, command: list[str]) -> None:
         self.config: Config = load_config(os.environ)
         self.server: ServerConfig = self.config.server(server_name)
-        resolved = spawn_environ(os.environ, self.server, self.config.other_bindings(server_name))
+        self.withheld: Withheld | None = None
+        if self.server.secret_bindings:
+            from subluminal.host.secrets.confirmation import withheld
+
+            self.withheld = withheld(self.server, self.config, command, os.environ)
+        kept_back = () if self.withheld is None else self.withheld.bindings
+        resolved = spawn_environ(os.environ, self.server, self.config.other_bindings(server_name), kept_back)
         self.child_environ = resolved.child_environ
         self.secrets = resolved.secrets
         self.injections = resolved.injections
@@ -62,9 +69,12 @@ def main(argv: list[str]) -> int:
 def _run(options: Options) -> int:
     borrow_environment(os.environ)
     _keep_events_to_ourselves(options.events or os.environ.get("SUB_EVENTS") or "")
-    setup = ServerSetup(options.server_name)
+    setup = ServerSetup(options.server_name, options.command)
     for warning in setup.config.warnings:
         _say(warning)
+    if setup.withheld is not None:
+        _say(str(setup.withheld))
+        _say(f"  {setup.withheld.hint}")
     if setup.errors:
         # A server that lacks a secret is not started: the record says so, then the user is told.
         _open_producer(options, setup).close("FAILED")
@@ -103,6 +113,7 @@ def _open_producer(options: Options, setup: ServerSetup) -> Producer:
         policy=options.policy,
         secrets=setup.secrets,
         config=setup.config,
+        of_entry=True,
     )
     producer.open({"server_name": options.server_name}, setup.injections)
     return producer

@@ -22,7 +22,10 @@ from subluminal.host import home
 from subluminal.host.executable import find_sub, may_vanish
 from subluminal.reports.printable import printable
 
-_COLOURS = {"wrapped": "green", "updated": "green", "restored": "green", "skipped": "yellow", "refused": "red"}
+_COLOURS = {
+    "wrapped": "green", "updated": "green", "restored": "green", "corrected": "yellow", "skipped": "yellow",
+    "refused": "red",
+}  # fmt: skip
 
 _names = click.argument("client", required=False, metavar="[CLIENT]")
 _options = (
@@ -139,12 +142,18 @@ def _targets(asked: _Asked, choice: Choice, *, restoring: bool) -> list[tuple[Cl
     if asked.path is not None:
         if name is None:
             raise UsageError("--file needs the client whose format it has")
-        return [(client_named(name), ConfigFile(os.path.abspath(asked.path), "user"))]
+        return [_file_of(client_named(name), os.path.abspath(asked.path))]
     place = Place()
     clients = list(CLIENTS.values()) if name is None else [client_named(name)]
     if restoring:
         return [(client, file) for client in clients for file in files_to_restore(client, place)]
     return [(client, file) for client in clients for file in client.find(place) if choice.covers_file(file)]
+
+
+def _file_of(client: Client, path: str) -> tuple[Client, ConfigFile]:
+    """A file by its path has the scope that the client gives it: a repository's stays a repository's."""
+    known = client.find(Place(os.path.dirname(path)))
+    return client, next((file for file in known if file.path == path), ConfigFile(path, "user"))
 
 
 def _missing(servers: tuple[str, ...], reports: list[FileReport]) -> list[str]:
@@ -162,7 +171,7 @@ def _missing(servers: tuple[str, ...], reports: list[FileReport]) -> list[str]:
 def _exit_code(reports: list[FileReport], missing: list[str]) -> int:
     if any(report.status == "refused" for report in reports):
         return 2
-    return 1 if missing or any(report.count("skipped") for report in reports) else 0
+    return 1 if missing or any(report.count("skipped", "corrected") for report in reports) else 0
 
 
 def _show(reports: list[FileReport]) -> None:
@@ -173,7 +182,7 @@ def _show(reports: list[FileReport]) -> None:
             where = server.scope if server.project is None else f"{server.scope} {server.project}"
             line = f"{printable(server.name).ljust(width)}  {printable(where)}"
             detail = server.detail or ("not a stdio server; left as it is" if server.status == "http" else "")
-            status = paint(server.status.ljust(8), _COLOURS.get(server.status))
+            status = paint(server.status.ljust(9), _COLOURS.get(server.status))
             print(f"  {status}  {line}" + (f"  ({printable(detail)})" if detail else ""))
         if report.error:
             print(f"  {paint('refused', 'red')}   {printable(report.error)}")
@@ -203,7 +212,7 @@ def _after_import(reports: list[FileReport], client: str | None, dry_run: bool, 
     elif any(report.status == "changed" for report in reports):
         note(f"Undo at any time:  sub restore {client or '--all'}")
         note("Restart the client, then watch its tool calls:  sub tail")
-    elif any(report.error for report in reports):
+    elif any(report.error or report.count("skipped") for report in reports):
         return  # what was refused has been told, and nobody knows what it holds
     elif not any(report.count("already", "updated") for report in reports):
         note("No stdio servers are configured here yet. Add one with the client, then import again.")

@@ -12,12 +12,14 @@ from typing import Any
 import click
 
 from subluminal.cli.render.output import note, print_json
+from subluminal.cli.secrets.confirm import all_servers, records, tell_confirmed
 from subluminal.clients.literals import looks_secret
 from subluminal.clients.registry import CLIENTS, client_named
 from subluminal.clients.server_env import ServerEnv, find_server_env, set_server_env
 from subluminal.contracts.errors import ClientConfigError, SecretError, UsageError
 from subluminal.core.redact.spellings import MIN_SECRET_BYTES
-from subluminal.host.config_edit import read_config_text, with_binding, write_config_text
+from subluminal.host.config_edit import read_config_text, with_binding, with_confirmed, write_config_text
+from subluminal.host.files import read_private
 from subluminal.host.home import backup_dir
 from subluminal.host.secrets.bindings import PLACEHOLDER, Binding, check_secret_ref, placeholder
 from subluminal.host.secrets.keystore import keychain_available, open_store
@@ -62,6 +64,12 @@ def adopt_command(
         hint = "Choose another reference with --ref NAME."
         raise SecretError(f"{source} already holds another value as {ref!r}", hint=hint)
     text = with_binding(read_config_text(os.environ), server, Binding(variable, ref, source))
+    # The entries that hold the value now are those that shall go on getting it.
+    holders = {place.path for place in found}
+    confirmed = [known for known in all_servers(server) if known.path in holders and scope in (None, known.scope)]
+    for known in confirmed:
+        known.started.env.pop(variable, None)  # it is about to become a secret: not even its digest is kept
+    text = with_confirmed(text, server, records(confirmed))
     report: dict[str, Any] = {
         "client": client,
         "server_name": server,
@@ -81,6 +89,7 @@ def adopt_command(
         print_json(report)
     else:
         _tell(report)
+        tell_confirmed(server, confirmed, dry_run)
         if not looks_secret(variable, value):
             note("  It does not look like a secret; that is for you to judge.")
     return 0
@@ -94,9 +103,8 @@ def copies_in_backups(value: str) -> list[str]:
         for name in names:
             path = os.path.join(directory, name)
             try:
-                with open(path, "rb") as file:
-                    if needle in file.read():
-                        found.append(path)
+                if needle in read_private(path):
+                    found.append(path)
             except OSError:
                 continue
     return sorted(found)

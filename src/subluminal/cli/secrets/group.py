@@ -14,12 +14,15 @@ import click
 
 from subluminal.cli.render.output import note, paint, print_json, table
 from subluminal.cli.secrets.adopt import adopt_command
+from subluminal.cli.secrets.confirm import confirm_command, own_servers, records, tell_confirmed
+from subluminal.clients.configured import Configured
 from subluminal.contracts.errors import SecretError, UsageError
 from subluminal.contracts.moments import rfc3339
 from subluminal.core.redact.spellings import MIN_SECRET_BYTES
 from subluminal.host.config import Config, load_config
-from subluminal.host.config_edit import read_config_text, with_binding, write_config_text
+from subluminal.host.config_edit import read_config_text, with_binding, with_confirmed, write_config_text
 from subluminal.host.secrets.bindings import Binding, check_secret_ref, env_names, is_variable_name, resolve
+from subluminal.host.secrets.confirmation import confirm_words
 from subluminal.host.secrets.keystore import Entry, keychain_available, open_store
 from subluminal.reports.printable import printable
 
@@ -41,6 +44,7 @@ def secrets_group() -> None:
       sub secrets add github_token --bind github:GITHUB_TOKEN
       pass show github | sub secrets add github_token --source file
       sub secrets adopt github GITHUB_TOKEN --client claude
+      sub secrets confirm github     this command line may have them
       sub secrets check
     """
 
@@ -73,8 +77,11 @@ def add_command(
     source = source or ("keychain" if keychain_available() else "file")
     bindings = [_binding(text, secret_ref, source) for text in binds]
     text = read_config_text(os.environ)
+    confirmed: dict[str, list[Configured]] = {}
     for server, binding in bindings:
         text = with_binding(text, server, binding)
+        confirmed[server] = own_servers(server)
+        text = with_confirmed(text, server, records(confirmed[server]))
     value = _read_value(secret_ref)
     entry = Entry(secret_ref, source, False, None)
     if not dry_run:
@@ -82,6 +89,8 @@ def add_command(
         if bindings:
             write_config_text(os.environ, text)
     _tell_added(entry, [f"{server}:{binding.inject_as}" for server, binding in bindings], dry_run, as_json)
+    for server, found in () if as_json else confirmed.items():
+        tell_confirmed(server, found, dry_run)
     return 0
 
 
@@ -184,7 +193,7 @@ def check_command(only: str | None, as_json: bool) -> int:
         hint = "Known: " + (", ".join(config.server_names()) or "none")
         raise UsageError(f"no server {only!r} has settings", hint=hint)
     rows = [
-        _checked(server, binding)
+        _checked(server, binding, bool(config.server(server).confirmed))
         for server in ([only] if only is not None else config.server_names())
         for binding in config.server(server).secret_bindings
     ]
@@ -196,6 +205,7 @@ def check_command(only: str | None, as_json: bool) -> int:
 
 
 secrets_group.add_command(adopt_command)
+secrets_group.add_command(confirm_command)
 
 
 def _read_value(secret_ref: str) -> str:
@@ -276,7 +286,7 @@ def _tell_added(entry: Entry, bound: list[str], dry_run: bool, as_json: bool) ->
         note(f"  {'Would bind' if dry_run else 'Bound'} it to {printable(user)}; restart the client to use it.")
 
 
-def _checked(server: str, binding: Binding) -> dict[str, Any]:
+def _checked(server: str, binding: Binding, confirmed: bool) -> dict[str, Any]:
     resolved = resolve(
         [Binding(binding.inject_as, binding.secret_ref, binding.source, redact=binding.redact)], os.environ
     )
@@ -287,6 +297,7 @@ def _checked(server: str, binding: Binding) -> dict[str, Any]:
         "secret_ref": binding.secret_ref,
         "source": binding.source,
         "required": binding.required,
+        "confirmed": confirmed,
         "success": error is None,
         "error": None if error is None else str(error),
         "hint": None if error is None else error.hint,
@@ -306,3 +317,6 @@ def _print_checks(rows: list[dict[str, Any]], config: Config) -> None:
         click.echo(f"{paint(word.ljust(7), colour)}  {name}")
         if row["error"]:
             note(f"         {printable(row['error'])}\n         {printable(row['hint'] or '')}".rstrip())
+    for server in dict.fromkeys(row["server_name"] for row in rows if not row["confirmed"]):
+        note(f"{printable(server)} gets none of them before its command line is confirmed:")
+        note(f"  {printable(confirm_words(server))}")

@@ -174,10 +174,8 @@ class RateRule(Accumulator):
         self._on_limit: str = self.detail.get("on_limit") or "THROTTLE"
         self._backoff_ms = self.number_of("backoff_ms")
 
-    def bucket(self, judgement: Judgement, key: bytes) -> tuple[int, int, int]:
+    def bucket(self, values: tuple[int, ...] | None, now: int) -> tuple[int, int, int]:
         """Tokens, remainder and time of the bucket as it stands now."""
-        now = self.now(judgement)
-        values = judgement.state.get(self.pool, key)
         if values is None:
             return self._capacity, 0, now
         tokens, remainder, at_ms = values
@@ -194,10 +192,11 @@ class RateRule(Accumulator):
     def apply(self, judgement: Judgement, outcome: Outcome, keys: Any) -> Refusal | None:
         if judgement.counted:
             return None
-        tokens, remainder, at_ms = self.bucket(judgement, keys)
+        values = judgement.state.get(self.pool, keys)
+        tokens, remainder, at_ms = self.bucket(values, self.now(judgement))
         if tokens >= self._cost:
             outcome.if_allowed.append((self.pool, keys, (tokens - self._cost, remainder, at_ms)))
-            if tokens == self._capacity:  # it may be a new one
+            if values is None:
                 outcome.if_allowed.append(
                     self.label(keys, outcome.engine.state_name, judgement.call, capacity=self._capacity)
                 )
@@ -207,7 +206,8 @@ class RateRule(Accumulator):
         return Refusal(self, self._on_limit, self.reason_code or RATE_LIMITED, facts)
 
     def peek(self, judgement: Judgement, keys: Any) -> Any:
-        return {"tokens": self.bucket(judgement, keys)[0]}
+        values = judgement.state.get(self.pool, keys)
+        return {"tokens": self.bucket(values, self.now(judgement))[0]}
 
     def _wait_ms(self, tokens: int, remainder: int) -> int:
         """How long until the bucket holds enough; zero if it never will."""

@@ -136,7 +136,8 @@ class JournalSink(Sink):
         self._hold(rest)
 
     def _note_trouble(self, fault: OSError) -> None:
-        self.trouble = f"events could not be recorded: {self.path}: {os.strerror(fault.errno or 0)}"
+        why = fault.strerror or os.strerror(fault.errno or 0)
+        self.trouble = f"events could not be recorded: {fault.filename or self.path}: {why}"
 
     def _open(self) -> None:
         directory = os.path.dirname(self.path) or "."

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from subluminal.host import home
+from subluminal.host.files import read_private
 
 # After SIGTERM, before SIGKILL. A shim needs up to 0.65 s to end a stubborn server in good order.
 TERM_GRACE_S = 1.0
@@ -159,8 +160,7 @@ def _numbers() -> list[str]:
 
 def _ledgerd() -> int:
     try:
-        with open(home.ledgerd_pid(), encoding="ascii") as file:
-            return int(file.read(20))
+        return int(read_private(home.ledgerd_pid(), 20))
     except (OSError, ValueError):
         return 0
 

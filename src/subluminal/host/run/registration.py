@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from subluminal.host import home
-from subluminal.host.files import replace_file
+from subluminal.host.files import read_private, replace_file
 from subluminal.host.identity import start_time
 
 
@@ -76,8 +76,7 @@ def _files() -> list[str]:
 def _read(path: str) -> dict[str, Any] | None:
     """None: being written at this moment, or not ours."""
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            entry = json.load(file)
+        entry = json.loads(read_private(path).decode("utf-8", "surrogateescape"))
     except (OSError, ValueError):
         return None
     return entry if isinstance(entry, dict) and isinstance(entry.get("environ"), dict) else None

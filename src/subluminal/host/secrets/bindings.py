@@ -15,7 +15,7 @@ from subluminal.contracts.vocabulary import IDENTITY_VARIABLES, SECRET_SOURCES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from typing import Any
 
     from subluminal.host.config import ServerConfig
@@ -70,19 +70,32 @@ class Resolved:
         return f"Resolved({self.injections!r})"
 
 
-def spawn_environ(environ: Mapping[str, str], server: ServerConfig, other_bindings: Iterable[Binding] = ()) -> Resolved:
-    """Everything the shim needs to start an upstream server: its environment with the secrets of this server in it."""
-    base = upstream_environ(environ, server, other_bindings)
+def spawn_environ(
+    environ: Mapping[str, str],
+    server: ServerConfig,
+    other_bindings: Iterable[Binding] = (),
+    withheld: Collection[Binding] = (),
+) -> Resolved:
+    """Everything the shim needs to start an upstream server: its environment with the secrets of this server in it.
+
+    `withheld` are bindings of this server that it does not get: it is not the one they were made for.
+    """
+    base = upstream_environ(environ, server, [*other_bindings, *withheld])
     if not server.secret_bindings:
         return Resolved(base)
-    return resolve(server.secret_bindings, environ, base)
+    return resolve(server.secret_bindings, environ, base, withheld)
 
 
-def resolve(bindings: Iterable[Binding], environ: Mapping[str, str], base: dict[str, str] | None = None) -> Resolved:
+def resolve(
+    bindings: Iterable[Binding],
+    environ: Mapping[str, str],
+    base: dict[str, str] | None = None,
+    withheld: Collection[Binding] = (),
+) -> Resolved:
     """Read each secret and place it into `base` (a copy of `environ` by default)."""
     bindings = list(bindings)
     resolved = Resolved(dict(environ) if base is None else base)
-    values = [_value(binding, environ, resolved.errors) for binding in bindings]
+    values = [None if binding in withheld else _value(binding, environ, resolved.errors) for binding in bindings]
     for binding in bindings:
         if binding.source == "env":
             for name in env_names(binding.secret_ref):
@@ -152,7 +165,8 @@ def parse_bindings(items: Any, where: str) -> list[Binding]:
 
 
 def bindings_from_environ(environ: Mapping[str, str], server_name: str) -> list[Binding] | None:
-    """`SUB_SECRET_BINDINGS`: a JSON list for the server at hand, or an object of such lists by server name."""
+    """`SUB_SECRET_BINDINGS`: a JSON list for the server at hand, the contract's object `{server_name, secret_bindings}`
+    (or a list of such objects), or an object of lists by server name. What is none of these is an error."""
     text = environ.get(BINDINGS_VARIABLE)
     if not text:
         return None
@@ -162,15 +176,43 @@ def bindings_from_environ(environ: Mapping[str, str], server_name: str) -> list[
         value = json.loads(text)
     except ValueError as error:
         raise ConfigError(f"{BINDINGS_VARIABLE} is not JSON: {error}", hint=_EXAMPLE_JSON) from None
-    if isinstance(value, dict):
-        value = value.get(server_name, [])
-    return parse_bindings(value, BINDINGS_VARIABLE)
+    return parse_bindings(_of_server(value, server_name), BINDINGS_VARIABLE)
+
+
+def _of_server(value: Any, server_name: str) -> Any:
+    """The part of `SUB_SECRET_BINDINGS` that is for this server; all of it has to make sense."""
+    objects = value if isinstance(value, list) else [value]
+    if not all(isinstance(item, dict) for item in objects):
+        raise ConfigError(f"{BINDINGS_VARIABLE} holds neither bindings nor an object of them", hint=_EXAMPLE_JSON)
+    if any("secret_bindings" in item or "server_name" in item for item in objects):
+        by_name = dict(_contract_object(item) for item in objects)
+        if len(by_name) < len(objects):
+            raise ConfigError(f"{BINDINGS_VARIABLE} names a server twice", hint="Keep one object for each server.")
+    elif isinstance(value, dict):
+        by_name = value
+    else:
+        return value
+    for name, bindings in by_name.items():
+        if name != server_name:
+            parse_bindings(bindings, f"{BINDINGS_VARIABLE}: {name!r}")
+    return by_name.get(server_name, [])
+
+
+def _contract_object(item: dict[str, Any]) -> tuple[str, Any]:
+    name = item.get("server_name")
+    if set(item) != {"server_name", "secret_bindings"} or not isinstance(name, str) or not name:
+        message = f"{BINDINGS_VARIABLE}: an object needs server_name and secret_bindings, and nothing else"
+        raise ConfigError(message, hint=_EXAMPLE_JSON)
+    return name, item["secret_bindings"]
 
 
 _EXAMPLE = (
     'For example: secret_bindings = [{ inject_as = "GITHUB_TOKEN", secret_ref = "github_token", source = "env" }]'
 )
-_EXAMPLE_JSON = 'For example: [{"inject_as": "GITHUB_TOKEN", "secret_ref": "github_token", "source": "env"}]'
+_EXAMPLE_JSON = (
+    'For example: {"server_name": "github", "secret_bindings": '
+    '[{"inject_as": "GITHUB_TOKEN", "secret_ref": "github_token", "source": "env"}]}'
+)
 
 
 def _parse(item: Any, where: str) -> Binding:

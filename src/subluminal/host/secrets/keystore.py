@@ -18,7 +18,7 @@ import stat
 
 from subluminal.contracts.errors import SecretError
 from subluminal.host.files import replace_file
-from subluminal.host.home import secret_dir, sub_home
+from subluminal.host.home import ensure_private_dir, secret_dir, sub_home
 from subluminal.host.secrets.bindings import check_secret_ref, env_names
 
 TYPE_CHECKING = False
@@ -179,8 +179,12 @@ class FileStore:
             return file.read(2 * MAX_SECRET_BYTES)
 
     def _write(self, name: str, data: bytes) -> None:
-        for path in (os.path.dirname(self.directory), self.directory):
-            os.makedirs(path, mode=0o700, exist_ok=True)  # which gives the mode to the last directory only
+        try:
+            ensure_private_dir(self.directory, os.path.dirname(self.directory))
+        except OSError as error:
+            raise SecretError(
+                f"{error.filename or self.directory} is not a directory of ours: {error.strerror}"
+            ) from None
         directory = self._open_directory()
         assert directory is not None
         try:

@@ -14,7 +14,8 @@ from time import monotonic
 from typing import Any
 
 from subluminal.contracts.errors import LedgerError
-from subluminal.host.home import ledger_socket, ledgerd_pid, spool_dir
+from subluminal.host.files import open_private
+from subluminal.host.home import ensure_private_dir, ledger_socket, ledgerd_pid, spool_dir
 from subluminal.ledger.daemon.connections import Connection
 from subluminal.ledger.daemon.controls import answer, control_of
 from subluminal.ledger.daemon.intake import Intake
@@ -30,11 +31,12 @@ class AlreadyRunning(LedgerError):
 
 def _take_lock(home: str) -> int:
     try:
-        os.makedirs(spool_dir(home), mode=0o700, exist_ok=True)
-        descriptor = os.open(ledgerd_pid(home), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        ensure_private_dir(spool_dir(home), home)
+        descriptor = open_private(ledgerd_pid(home), os.O_RDWR | os.O_CREAT)
     except OSError as error:
         hint = "Make the directory writable, or set SUB_HOME to another one."
-        raise LedgerError(f"The ledger daemon cannot write in {home}: {error.strerror}.", hint=hint) from None
+        place = error.filename or home
+        raise LedgerError(f"The ledger daemon cannot write in {home}: {place}: {error.strerror}.", hint=hint) from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

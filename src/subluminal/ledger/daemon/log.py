@@ -6,6 +6,7 @@ import os
 import sys
 
 from subluminal.host.clock import utc_now
+from subluminal.host.files import open_private
 
 LIMIT_BYTES = 512 << 10
 
@@ -26,7 +27,7 @@ class Log:
             pass  # a log that cannot be written must not stop the ledger
 
     def _append(self, line: bytes) -> None:
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        descriptor = open_private(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         try:
             os.write(descriptor, line)
             size = os.fstat(descriptor).st_size

@@ -12,6 +12,7 @@ import threading
 from aiohttp import web
 
 from subluminal.contracts.errors import UsageError
+from subluminal.host.files import read_private
 from subluminal.host.home import token_file
 from subluminal.ledger.daemon.log import Log
 from subluminal.ledger.http.api import make_app
@@ -25,8 +26,7 @@ def http_token(home: str) -> str:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except FileExistsError:
-        with open(path, encoding="ascii") as file:
-            token = file.read().strip()
+        token = read_private(path).decode("ascii", "replace").strip()
         if len(token) < 20:
             raise UsageError(f"{path} holds no usable token.", hint="Remove it; a new one is made.") from None
         os.chmod(path, 0o600)

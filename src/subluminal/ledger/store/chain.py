@@ -16,12 +16,12 @@ bundle, or copy the heads elsewhere, to hold a witness that this machine cannot 
 from __future__ import annotations
 
 import os
-import stat
+from errno import EPERM
 from hashlib import sha256
 
 from msgspec import Struct
 
-from subluminal.host.files import replace_file
+from subluminal.host.files import read_private, replace_file
 
 GENESIS = b"\0" * 32
 COMPACT_ABOVE_BYTES = 1 << 20
@@ -41,12 +41,13 @@ def read_heads(path: str) -> dict[str, Head]:
     """The last known head of every run. A line cut short by a crash is passed over; so is one that makes no sense."""
     heads: dict[str, Head] = {}
     try:
-        with open(path, "rb", opener=_unblocking) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return heads
-            data = file.read()
+        data = read_private(path)
     except (FileNotFoundError, IsADirectoryError):
         return heads
+    except PermissionError as error:
+        if error.errno != EPERM:
+            raise
+        return heads  # a link or a FIFO in its place is no witness
     for line in data.split(b"\n")[:-1]:
         fields = line.rsplit(b" ", 3) if line.endswith(b" pruned") else line.rsplit(b" ", 2)
         if len(fields) < 3:
@@ -60,11 +61,6 @@ def read_heads(path: str) -> dict[str, Head]:
         if known is None or known.pruned or head.pruned or head.count > known.count:
             heads[run_id] = head
     return heads
-
-
-def _unblocking(path: str, flags: int) -> int:
-    """A FIFO in its place must not hold up whoever reads it."""
-    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def _escape(run_id: str) -> bytes:
@@ -83,7 +79,8 @@ def head_line(run_id: str, head: Head) -> bytes:
 def append_heads(path: str, changed: list[tuple[str, Head]]) -> int:
     """Append, and tell the file's new size. A half line left by a crash is closed by the newline that comes first."""
     block = b"".join(head_line(run_id, head) for run_id, head in changed)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
     try:
         size = os.fstat(descriptor).st_size
         if size and os.pread(descriptor, 1, size - 1) != b"\n":

@@ -241,7 +241,10 @@ def test_adopting_moves_a_literal_into_the_store_and_leaves_a_placeholder(sub: S
     assert (report["client"], report["files"]) == ("claude", [str(path)])
     assert path.read_text() == before.replace(VALUE, "sub://gh_token")
     assert sub.config()["servers"] == {
-        "github": {"secret_bindings": [{"inject_as": "GH_TOKEN", "secret_ref": "gh_token", "source": "file"}]}
+        "github": {
+            "secret_bindings": [{"inject_as": "GH_TOKEN", "secret_ref": "gh_token", "source": "file"}],
+            "confirmed": [{"command": ["gh-mcp"]}],
+        }
     }
     assert sub("check") == 0
     assert sub("adopt", "github", "GH_TOKEN") == 2

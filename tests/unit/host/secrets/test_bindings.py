@@ -161,6 +161,37 @@ def test_bindings_come_from_the_environment_as_a_list_or_by_server(tmp_path: Pat
     assert config.server("c").secret_bindings == []
 
 
+ONE = {"inject_as": "T", "secret_ref": "r"}
+
+
+@pytest.mark.contract("SEC-001")
+def test_the_contract_s_own_object_is_understood(tmp_path: Path) -> None:
+    mine, other = ({"server_name": name, "secret_bindings": [ONE]} for name in ("a", "b"))
+    for value, names in ((mine, {"a"}), ([mine, other], {"a", "b"})):
+        environ = {"SUB_HOME": str(tmp_path), "SUB_SECRET_BINDINGS": json.dumps(value)}
+        config = load_config(environ, str(tmp_path))
+        assert {name for name in "abc" if config.server(name).secret_bindings} == names
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "text", "1", "null", "{", "[1]", '["a"]', '{"a": 1}', '{"b": [{}]}', '{"server_name": "a"}',
+        '{"secret_bindings": []}', '{"server_name": "", "secret_bindings": []}',
+        '{"server_name": 1, "secret_bindings": []}', '{"server_name": "a", "secret_bindings": {}}',
+        '{"server_name": "a", "secret_bindings": [], "more": 1}', '{"server_name": "b", "secret_bindings": [{}]}',
+        '[{"server_name": "a", "secret_bindings": []}, {"server_name": "a", "secret_bindings": []}]',
+        '[{"server_name": "a", "secret_bindings": []}, {"inject_as": "T", "secret_ref": "r"}]',
+        '{"inject_as": "T", "secret_ref": "r"}', '[{"server_name": "a", "inject_as": "T", "secret_ref": "r"}]',
+    ],
+)  # fmt: skip
+def test_what_cannot_be_understood_there_is_an_error_and_never_nothing(tmp_path: Path, value: str) -> None:
+    environ = {"SUB_HOME": str(tmp_path), "SUB_SECRET_BINDINGS": value}
+    with pytest.raises(ConfigError, match="SUB_SECRET_BINDINGS") as raised:
+        load_config(environ, str(tmp_path)).server("a")
+    assert "For example" in (raised.value.hint or "") or "Keep one" in (raised.value.hint or "")
+
+
 @pytest.mark.parametrize("ref", ["", "a/b", "../x", ".hidden", "-x", "a b", "ä", "x" * 129, "a\nb"])
 def test_a_reference_is_a_plain_word(ref: str) -> None:
     with pytest.raises(ConfigError):
