@@ -50,7 +50,7 @@ def create_file(path: str, run_id: str) -> None:
     header[:16] = MAGIC
     header[SALT_AT : SALT_AT + 4] = salt
     header[RUN_ID_AT : RUN_ID_AT + 2 + len(raw_id)] = len(raw_id).to_bytes(2, "little") + raw_id
-    table = HEAD.pack(0, HEAD_BYTES, 0, 0, 0, boot_id(), boot_ms(), time.time_ns() // 1_000_000, b"", b"")
+    table = HEAD.pack(0, HEAD_BYTES, 0, 0, 0, boot_id(), boot_ms(), time.time_ns() // 1_000_000, *[0] * 8, b"", b"")
     try:
         os.unlink(making)  # left by a process that was killed and had our pid
     except FileNotFoundError:

@@ -6,12 +6,13 @@
     8192    the table, second copy
     12288   why the run was terminated
     20480   EXTENTS, one for each copy
-    ...     pages of cold entries, two copies of each: for each pool so many, a key belongs to one of them
+    ...     segments: pages of entries that were not used lately, a ring of them for each pool
+    ...     names for people, two copies of each page: a key's name belongs to one of them
 
 A table's head has its checksum, its length, its version (the higher one that is whole stands), the calls it counts,
-whether the run was terminated, the time of wide scopes, which cold pages were ever written, and which copy of each
-stands. Entries stand least recently inserted first. A key is found by searching the bytes: keys are digests, and
-nothing but integers stands between them.
+whether the run was terminated, the time of wide scopes, the ends of the rings, and which copies of the names stand.
+Entries stand least recently inserted first. A key is found by searching the bytes: keys are digests, and nothing but
+integers stands between them.
 """
 
 from __future__ import annotations
@@ -28,19 +29,21 @@ FLAG_AT = 3 * PAGE
 FLAG_BYTES = 2 * PAGE
 EXTENTS_AT = FLAG_AT + FLAG_BYTES
 EXTENT_BYTES = 65 * PAGE  # beyond the first page: more than MAX_KEYS entries of the usual size
-COLD_AT = EXTENTS_AT + 2 * EXTENT_BYTES
-# Pages of each pool, so many that MAX_KEYS entries fill less than half of them: that one page gets twice its share
-# before the pool holds MAX_KEYS is a chance of less than one in a million.
-COLD_PAGES = (96, 96, 80, 128, 112)
-COLD_FIRST = tuple(sum(COLD_PAGES[:pool]) for pool in range(len(COLD_PAGES)))
-FILE_BYTES = COLD_AT + 2 * sum(COLD_PAGES) * PAGE
+SEGMENTS_AT = EXTENTS_AT + 2 * EXTENT_BYTES
+# Segments of each pool: room for more than twice MAX_KEYS entries of the usual size, because entries that are used
+# again leave an old copy behind.
+SEGMENTS = (256, 256, 208, 320)
+_FIRST_SEGMENT = tuple(sum(SEGMENTS[:pool]) for pool in range(len(SEGMENTS)))
+NAMES_AT = SEGMENTS_AT + sum(SEGMENTS) * PAGE
+NAME_PAGES = 112
+FILE_BYTES = NAMES_AT + 2 * NAME_PAGES * PAGE
 MAX_TABLE_BYTES = PAGE + EXTENT_BYTES
 
-# crc, length, version, calls, terminated, boot, mono_at, wide_at, cold pages that were written, their second copies
-HEAD = struct.Struct("<IIQQQQqq64s64s")
+# crc, length, version, calls, terminated, boot, mono_at, wide_at, ends of the rings, pages of names and their copies
+HEAD = struct.Struct("<IIQQQQqq8I14s14s")
 HEAD_BYTES = HEAD.size
 FRONT = struct.Struct("<IIQQ")  # what every call changes of a head
-REST = struct.Struct("<QQqq64s64s")
+REST = struct.Struct("<QQqq8I14s14s")
 REST_AT = FRONT.size
 CRC = struct.Struct("<I")
 ENTRY = struct.Struct("<16sBBxx")
@@ -48,8 +51,9 @@ ENTRY_BYTES = ENTRY.size
 WORDS = struct.Struct("<QQQQ")
 # Of a reading from WORDS_AT: the words, and the versions of both copies.
 SIGHT = struct.Struct(f"<QQQQ{PAGE - WORDS_AT - 32}x8xQ{PAGE - 16}x8xQ")
-COLD_HEAD = struct.Struct("<IHxx")
-COLD_HEAD_BYTES = COLD_HEAD.size
+PAGE_HEAD = struct.Struct("<IIHxx")  # crc, number, length
+PAGE_HEAD_BYTES = PAGE_HEAD.size
+PAGE_ROOM = PAGE - PAGE_HEAD_BYTES
 ALL = 2**64 - 1
 
 _PACKERS = [struct.Struct(f"<16sBBxx{count}q") for count in range(MAX_VALUES + 1)]
@@ -85,10 +89,29 @@ def entries(raw: bytes | bytearray, at: int) -> list[tuple[bytes, int, tuple[int
     return found
 
 
-def cold_page(pool: int, key: bytes, salt: int) -> int:
-    """The number of the page. Salted for each file, so that nobody invents names that meet in one page."""
-    return COLD_FIRST[pool] + crc32(key, salt) % COLD_PAGES[pool]
+def pack_page(number: int, body: bytes | bytearray, salt: int) -> bytes:
+    tail = PAGE_HEAD.pack(0, number, PAGE_HEAD_BYTES + len(body))[4:] + body
+    return (crc32(tail, salt).to_bytes(4, "little") + tail).ljust(PAGE, b"\0")
 
 
-def cold_at(page: int, copy: int) -> int:
-    return COLD_AT + (2 * page + copy) * PAGE
+def read_page(raw: bytes, number: int, salt: int) -> bytes | None:
+    """What was packed; None if it is not the page of that number, or not whole."""
+    if len(raw) < PAGE:
+        return None
+    crc, found, length = PAGE_HEAD.unpack_from(raw)
+    if found != number or not PAGE_HEAD_BYTES <= length <= PAGE or crc32(raw[4:length], salt) != crc:
+        return None
+    return raw[PAGE_HEAD_BYTES:length]
+
+
+def segment_at(pool: int, number: int) -> int:
+    return SEGMENTS_AT + (_FIRST_SEGMENT[pool] + number % SEGMENTS[pool]) * PAGE
+
+
+def names_page(key: bytes, salt: int) -> int:
+    """Salted for each file, so that nobody invents names that meet in one page."""
+    return crc32(key, salt) % NAME_PAGES
+
+
+def names_at(page: int, copy: int) -> int:
+    return NAMES_AT + (2 * page + copy) * PAGE

@@ -5,9 +5,8 @@ whole table over the *other* of two copies (one `pwrite`). The copy with the hig
 stands: a process killed at any instant leaves the whole effect of a call or nothing, and the cost of a call does not
 depend on how many processes share the file, nor on what they did meanwhile.
 
-When the table has outgrown a page, its oldest entries move to their cold pages, a few with each call. These have two
-copies as well, and the table says which of them stands: what moves, moves with the call. A cold page that is full
-forgets the entry that was moved there longest ago.
+When the table has outgrown a page, its oldest entries move to a segment (`segments`), a few dozen at once; what moves,
+moves with the call.
 
 Why not mapped: a mapped file that somebody truncates ends its readers with SIGBUS. Here it is a short read, and a
 sentence.
@@ -24,10 +23,6 @@ from subluminal.core.engine.state import KEY_BYTES, LABEL, MAX_LABEL_BYTES, Stat
 from subluminal.host.run.lock import AT_ONCE, QueuedLock
 from subluminal.host.run.pages import (
     ALL,
-    COLD_FIRST,
-    COLD_HEAD,
-    COLD_HEAD_BYTES,
-    COLD_PAGES,
     COUNT_AT,
     CRC,
     ENTRY_BYTES,
@@ -37,20 +32,25 @@ from subluminal.host.run.pages import (
     HEAD,
     HEAD_BYTES,
     MAX_TABLE_BYTES,
+    NAME_PAGES,
     PAGE,
+    PAGE_ROOM,
     REST,
     REST_AT,
     SIGHT,
     TABLES_AT,
     WORDS_AT,
     WRITERS,
-    cold_at,
-    cold_page,
     entries,
     entry_size,
     entry_values,
+    names_at,
+    names_page,
     pack_entry,
+    pack_page,
+    read_page,
 )
+from subluminal.host.run.segments import MOST_AT_ONCE, Segments
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,8 +77,9 @@ class Table:
     """
 
     __slots__ = (
-        "_copies", "_guesses", "_image", "_places", "_salt", "_values", "_version", "_written", "boot", "calls",
-        "changed", "fd", "killed", "lock", "mono_at", "plain_calls", "terminated", "wait", "wide_at",
+        "_all_known", "_copies", "_guesses", "_image", "_places", "_salt", "_values", "_version", "_written", "boot",
+        "calls", "changed", "fd", "killed", "lock", "mono_at", "plain_calls", "segments", "terminated", "wait",
+        "wide_at",
     )  # fmt: skip
 
     def __init__(self, fd: int, salt: int) -> None:
@@ -91,7 +92,9 @@ class Table:
         self._values: dict[bytes, tuple[int, ...]] = {}  # entries of this image, as far as they were read or written
         self._places: dict[bytes, int] = {}  # where a key stands in this image
         self._guesses: dict[bytes, int] = {}  # where it stood in an earlier one
-        self._written = self._copies = 0  # cold pages that were ever written, and their second copies, as bits
+        self._all_known = False  # every key of this image is in `_places`
+        self._written = self._copies = 0  # pages of names that were ever written, and their second copies, as bits
+        self.segments = Segments(fd, salt, self.write_at)
         self.changed = False  # something of the head that not every call changes
         self.calls = self.plain_calls = self.killed = self.terminated = 0
         self.boot = self.mono_at = self.wide_at = 0
@@ -160,7 +163,9 @@ class Table:
     def _load(self, raw: bytes, copy: int) -> bool:
         """Take over one copy, if it is whole."""
         at = _TABLE_OFFSET + copy * PAGE
-        crc, length, version, calls, terminated, boot, mono_at, wide_at, written, copies = HEAD.unpack_from(raw, at)
+        crc, length, version, calls, terminated, boot, mono_at, wide_at, *ends, written, copies = HEAD.unpack_from(
+            raw, at
+        )
         if not HEAD_BYTES <= length <= MAX_TABLE_BYTES:
             return False
         image = bytearray(raw[at : at + min(length, PAGE)])
@@ -172,24 +177,27 @@ class Table:
         self._version, self.calls, self.terminated = version, calls, terminated
         self.boot, self.mono_at, self.wide_at = boot, mono_at, wide_at
         self._written, self._copies = int.from_bytes(written, "little"), int.from_bytes(copies, "little")
-        self._take_over(image)
-        return True
-
-    def _take_over(self, image: bytearray) -> None:
+        self.segments.take_over(ends)
         self._image = image
         self._values.clear()
-        if self._places:
-            self._guesses = self._places.copy()
-            self._places.clear()
-        if len(image) > 2 * PAGE:  # too long to search for each of its keys
-            at = HEAD_BYTES
-            while at < len(image):
-                self._places[bytes(image[at : at + KEY_BYTES])] = at
-                at += entry_size(image, at)
+        self._guesses = self._places.copy()
+        self._places.clear()
+        self._all_known = length == HEAD_BYTES
+        if length > 2 * PAGE:  # too long to search for each of its keys
+            self._find_all()
+        return True
+
+    def _find_all(self) -> None:
+        places, image, at = self._places, self._image, HEAD_BYTES
+        places.clear()
+        while at < len(image):
+            places[bytes(image[at : at + KEY_BYTES])] = at
+            at += entry_size(image, at)
+        self._all_known = True
 
     def _find(self, key: bytes) -> int:
         at = self._places.get(key, -1)
-        if at >= 0:
+        if at >= 0 or self._all_known:
             return at
         at = self._guesses.get(key, -1)
         if at < 0 or not self._image.startswith(key, at):
@@ -203,32 +211,18 @@ class Table:
         if values is not None:
             return values
         at = self._find(key)
-        if at >= 0:
-            values = entry_values(self._image, at)
-        elif self._written:
-            cold = self._cold(cold_page(pool, key, self._salt))
-            at = cold.find(key)
-            values = entry_values(cold, at) if at >= 0 else None
+        values = entry_values(self._image, at) if at >= 0 else self.segments.get(pool, key)
         if values is not None:
             self._values[key] = values
         return values
 
-    def _cold(self, page: int) -> bytearray:
-        if not self._written >> page & 1:
-            return bytearray()
-        raw = os.pread(self.fd, PAGE, cold_at(page, self._copies >> page & 1))
-        if len(raw) == PAGE:
-            crc, length = COLD_HEAD.unpack_from(raw)
-            if length <= PAGE and crc32(raw[4:length], self._salt) == crc:
-                return bytearray(raw[COLD_HEAD_BYTES:length])
-        raise StateDamaged("a page of it is not what was written")
-
     def all(self) -> list[tuple[bytes, int, tuple[int, ...]]]:
-        """Every entry (key, pool, values): cold ones first, the most recent last. For people, and after a reboot."""
+        """Every entry (key, pool, values), the most recent last. For people, and after a reboot."""
         found: dict[bytes, tuple[bytes, int, tuple[int, ...]]] = {}
-        for page in range(COLD_FIRST[LABEL]):
-            found.update((entry[0], entry) for entry in entries(self._cold(page), 0))
-        found.update((entry[0], entry) for entry in entries(self._image, HEAD_BYTES))
+        for raw in (b"".join(self.segments.all()), bytes(self._image[HEAD_BYTES:])):
+            for entry in entries(raw, 0):
+                found.pop(entry[0], None)
+                found[entry[0]] = entry
         return list(found.values())
 
     # -- writing ----------------------------------------------------------------------------------------------
@@ -250,6 +244,7 @@ class Table:
             self.write()
         except BaseException:
             self._version = -1  # what is in memory is not what stands in the file
+            self.segments.reset()
             raise
 
     def _put(self, pool: int, key: bytes, values: Any) -> None:
@@ -264,7 +259,7 @@ class Table:
         else:
             if at >= 0:
                 del image[at : at + entry_size(image, at)]
-                self._take_over(image)
+                self._find_all()
             self._places[key] = len(image)
             image += raw
             if len(image) > MAX_TABLE_BYTES:
@@ -276,8 +271,9 @@ class Table:
         image, version = self._image, self._version + 1
         size, copy = len(image), version & 1
         if self.changed:
-            cold = self._written.to_bytes(64, "little"), self._copies.to_bytes(64, "little")
-            REST.pack_into(image, REST_AT, self.terminated, self.boot, self.mono_at, self.wide_at, *cold)
+            names = self._written.to_bytes(14, "little"), self._copies.to_bytes(14, "little")
+            times = self.boot, self.mono_at, self.wide_at
+            REST.pack_into(image, REST_AT, self.terminated, *times, *self.segments.ends(), *names)
             self.changed = False
         FRONT.pack_into(image, 0, 0, size, version, self.calls)
         CRC.pack_into(image, 0, crc32(image, self._salt))
@@ -314,78 +310,80 @@ class Table:
             raise StateUnavailable(f"the run's state cannot be written: {error.strerror}") from None
 
     def _spill(self, used: set[bytes]) -> None:
-        """Move the oldest entries, but for those just used, to their cold pages, until the table fits its page."""
-        image, at, left = self._image, HEAD_BYTES, len(self._image)
-        pages: dict[int, bytearray] = {}
-        kept = bytearray()
-        while at < len(image) and left > PAGE:
-            size = entry_size(image, at)
-            raw = bytes(image[at : at + size])
-            at += size
-            if raw[:KEY_BYTES] in used:
-                kept += raw
-                continue
-            left -= size
-            number = cold_page(raw[KEY_BYTES], raw[:KEY_BYTES], self._salt)
-            if number not in pages:
-                pages[number] = self._cold(number)
-            _replace(pages[number], raw)
-        for number, cold in pages.items():
-            self._write_cold(number, cold)
-        if pages:
-            image[HEAD_BYTES:at] = kept
-            self._take_over(image)
-
-    def _write_cold(self, number: int, body: bytes | bytearray) -> None:
-        tail = COLD_HEAD.pack(0, COLD_HEAD_BYTES + len(body))[4:] + body
-        self._copies ^= 1 << number
-        self._written |= 1 << number
+        """Move the oldest entries of the largest pool to a segment, but for those just used."""
+        by_pool: dict[int, list[bytes]] = {}
+        image, at = self._image, HEAD_BYTES
+        while at < len(image):
+            end = at + entry_size(image, at)
+            raw = bytes(image[at:end])
+            at = end
+            if raw[:KEY_BYTES] not in used:
+                by_pool.setdefault(raw[KEY_BYTES], []).append(raw)
+        if not by_pool:
+            return
+        pool, raws = max(by_pool.items(), key=lambda found: sum(map(len, found[1])))
+        most = min(max(PAGE_ROOM // 2, len(image) - PAGE), (MOST_AT_ONCE - 1) * PAGE_ROOM)
+        size = count = 0
+        while count < len(raws) and size + len(raws[count]) <= most:
+            size += len(raws[count])
+            count += 1
+        moved = {raw[:KEY_BYTES] for raw in raws[:count]}
+        self.segments.add(pool, raws[:count], self._places.keys() - moved)
         self.changed = True
-        raw = crc32(tail, self._salt).to_bytes(4, "little") + tail
-        self.write_at(raw.ljust(PAGE, b"\0"), cold_at(number, self._copies >> number & 1))
+        self._rebuild(lambda raw: raw[:KEY_BYTES] not in moved)
+        self._values.clear()
+
+    def _rebuild(self, kept: Callable[[bytes], bool]) -> None:
+        """The table without the entries that are not `kept`."""
+        image, at = self._image, HEAD_BYTES
+        stays = [bytes(image[:HEAD_BYTES])]
+        while at < len(image):
+            end = at + entry_size(image, at)
+            raw = bytes(image[at:end])
+            at = end
+            if kept(raw):
+                stays.append(raw)
+        image[:] = b"".join(stays)
+        self._find_all()
 
     def forget(self, kept: Callable[[int, tuple[int, ...]], bool]) -> None:
         """Drop every entry whose pool and values are not `kept`; `write` makes it known."""
-        for page in range(COLD_FIRST[LABEL]):
-            if self._written >> page & 1:
-                self._write_cold(page, _kept(self._cold(page), kept))
-        self._take_over(self._image[:HEAD_BYTES] + _kept(self._image[HEAD_BYTES:], kept))
+        raws = [pack_entry(pool, key, values) for key, pool, values in self.all() if kept(pool, values)]
+        while sum(map(len, raws)) > MAX_TABLE_BYTES - HEAD_BYTES:
+            del raws[: len(raws) // 8 + 1]
+        self._image[HEAD_BYTES:] = b"".join(raws)
+        self.segments.clear()
+        self._values.clear()
+        self._find_all()
+        self.changed = True
 
     # -- names for people -------------------------------------------------------------------------------------
 
     def _label(self, key: bytes, text: bytes) -> None:
         """Names come from outside, so they stand apart from the entries; losing one loses nothing."""
-        number = cold_page(LABEL, key, self._salt)
-        try:
-            body = self._cold(number)
-        except StateDamaged:
-            body = bytearray()
+        page = names_page(key, self._salt)
+        body = bytearray(self._names(page))
         text = text[:MAX_LABEL_BYTES]
         body += key + bytes((len(text),)) + text
-        while len(body) > PAGE - COLD_HEAD_BYTES:
+        while len(body) > PAGE_ROOM:
             del body[: KEY_BYTES + 1 + body[KEY_BYTES]]
-        self._write_cold(number, body)
+        self._copies ^= 1 << page
+        self._written |= 1 << page
+        self.changed = True
+        self.write_at(pack_page(page, body, self._salt), names_at(page, self._copies >> page & 1))
+
+    def _names(self, page: int) -> bytes:
+        if not self._written >> page & 1:
+            return b""
+        raw = os.pread(self.fd, PAGE, names_at(page, self._copies >> page & 1))
+        return read_page(raw, page, self._salt) or b""
 
     def labels(self) -> dict[bytes, str]:
         found = {}
-        for page in range(COLD_FIRST[LABEL], COLD_FIRST[LABEL] + COLD_PAGES[LABEL]):
-            body, at = self._cold(page), 0
+        for page in range(NAME_PAGES):
+            body, at = self._names(page), 0
             while at < len(body):
                 end = at + KEY_BYTES + 1 + body[at + KEY_BYTES]
-                found[bytes(body[at : at + KEY_BYTES])] = body[at + KEY_BYTES + 1 : end].decode("utf-8", "replace")
+                found[body[at : at + KEY_BYTES]] = body[at + KEY_BYTES + 1 : end].decode("utf-8", "replace")
                 at = end
         return found
-
-
-def _replace(cold: bytearray, raw: bytes) -> None:
-    """Put an entry last; what has been there longest goes if there is no room."""
-    at = cold.find(raw[:KEY_BYTES])
-    if at >= 0:
-        del cold[at : at + entry_size(cold, at)]
-    cold += raw
-    while len(cold) > PAGE - COLD_HEAD_BYTES:
-        del cold[: entry_size(cold, 0)]
-
-
-def _kept(body: bytearray, kept: Callable[[int, tuple[int, ...]], bool]) -> bytearray:
-    return bytearray().join(pack_entry(pool, key, new) for key, pool, new in entries(body, 0) if kept(pool, new))

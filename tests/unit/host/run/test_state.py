@@ -29,7 +29,7 @@ from subluminal.core.engine.state import (
 from subluminal.host.run import table
 from subluminal.host.run.files import remove_stale, state_path
 from subluminal.host.run.listing import kill, list_runs
-from subluminal.host.run.pages import COLD_AT, FILE_BYTES, PAGE, TABLES_AT, WORDS_AT
+from subluminal.host.run.pages import FILE_BYTES, PAGE, SEGMENTS_AT, TABLES_AT, WORDS_AT
 from subluminal.host.run.state import SharedState
 
 KEY = b"k" * 16
@@ -343,7 +343,7 @@ def test_a_damaged_cold_page_is_noticed_by_those_who_need_it() -> None:
         state.begin()
         state.commit([(MARK, key(number), (number, 0)) for number in range(start, start + 64)])
     with open(state.path, "r+b") as file:
-        for at in range(COLD_AT, FILE_BYTES, PAGE):
+        for at in range(SEGMENTS_AT, FILE_BYTES, PAGE):
             file.seek(at + 20)
             file.write(b"\xff\xff")
     state.begin()
