@@ -56,6 +56,19 @@ class Talk:
             self.exchange.server_message(message, self.at_ns)
         return self._out()
 
+    def client_large(self, message: bytes) -> list[tuple[str, Any]]:
+        """As if it were too large to hold."""
+        self.exchange.client_other(scanned(message), message, len(message), WALL, self.at_ns)
+        return self._out()
+
+    def server_large(self, message: bytes) -> None:
+        big = Oversize(False, 0, strict=False)
+        for start in range(0, len(message), 61):
+            big.feed(message[start : start + 61])
+        big.scan.finish()
+        self.exchange.server_scanned(big.scan, big.size, big.stream_hash())
+        self._out()
+
     def wait(self, ms: int) -> None:
         self.at_ns += ms * 1_000_000
 

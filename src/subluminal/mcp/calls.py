@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from subluminal.contracts.toolcall import ToolCall
 from subluminal.mcp.faults import fault, tool_error, upstream_error
-from subluminal.mcp.legs import Legs, Open, call_key, task_of
+from subluminal.mcp.legs import Legs, Open, task_of
 from subluminal.mcp.message.reading import call_context, read_value
 from subluminal.mcp.message.wire import is_plain_result
 from subluminal.mcp.refusal import Refusal
@@ -104,7 +104,7 @@ class Calls:
         )
         id_raw = reading.id_raw or b""
         waiting = None
-        if reading.request_state is not None or reading.input_responses is not None:
+        if (reading.request_state is not None or reading.input_responses is not None) and reading.ambiguous is None:
             waiting = self.legs.continued(reading)
         if waiting is None:
             record = self.gate.judge(call, wall_ms, now_ns // 1_000_000)
@@ -114,8 +114,8 @@ class Calls:
             self.gate.judge_again(record, call, wall_ms, now_ns // 1_000_000)
             record.waited_ms += (now_ns - waiting.since_ns) // 1_000_000
             entry = Open(id_raw, record, now_ns, spent_ms=waiting.entry.spent_ms)
-        if reading.meta is not None and reading.era_2026 and reading.arguments is not None:
-            entry.call_key = call_key(reading)
+        if reading.meta is not None and reading.era_2026:
+            entry.tool_name = reading.tool_name
         return entry, record
 
     def refusal(self, record: CallRecord, era_2026: bool = False) -> Refusal:

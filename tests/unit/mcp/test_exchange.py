@@ -10,7 +10,7 @@ import pytest
 from harness.engine import rule, tools
 from harness.exchange import Talk
 from harness.playbook import playbook
-from subluminal.mcp import legs
+from subluminal.mcp import exchange, legs
 
 ERA = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
 
@@ -110,12 +110,114 @@ def test_ids_that_look_alike_belong_to_different_calls() -> None:
     assert talk.ends() == [("text", "OK")]
 
 
-def test_an_id_used_again_in_flight_is_answered_in_order() -> None:
+CANCEL_1 = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}'
+AGAIN = {
+    "a call": (call(1, "second"), "second"),
+    "another spelling of the id": (call(1, "second").replace(b'"id":1', b'"id":1.0'), "second"),
+    "a ping": (request("ping", 1), "(ping)"),
+    "a list": (request("tools/list", 1), "(tools/list)"),
+    "a method that is no string": (b'{"jsonrpc":"2.0","id":1,"method":7}', "(unreadable)"),
+}
+
+
+@pytest.mark.parametrize("held", [True, False], ids=["held", "scanned"])
+@pytest.mark.parametrize(("second", "name"), AGAIN.values(), ids=AGAIN.keys())
+def test_a_second_request_with_an_id_in_flight_is_refused_and_the_first_is_served(
+    second: bytes, name: str, held: bool
+) -> None:
     talk = Talk()
-    talk.client(call(1, "first"), call(1, "second"))
+    talk.client(call(1, "first"))
+    ((side, line),) = talk.client(second) if held else talk.client_large(second)
+    assert (side, json.loads(line)["error"]["data"]["subluminal"]["reason_code"]) == ("client", "AMBIGUOUS_MESSAGE")
+    assert talk.ends() == [(name, "ERROR")]
+    assert talk.server(reply(1, error={"code": 1, "message": "no"}))[0][0] == "client"
+    assert talk.ends() == [(name, "ERROR"), ("first", "ERROR")]
+    assert talk.events[3]["call"]["tool_name"] == name
+    assert talk.events[2]["call"]["ambiguous"] == "an id that is in flight"
+    assert talk.client(call(1, "third")) == [to_server(call(1, "third"))], "it is free again"
+
+
+def test_an_id_of_another_request_in_flight_is_no_id_for_a_call() -> None:
+    talk = Talk()
+    talk.client(request("ping", 1))
+    playbook(talk).when("client", call(1)).then(Refused(1))
+
+
+def test_an_id_twice_in_a_batch_is_in_flight_the_second_time() -> None:
+    talk = Talk()
+    out = talk.client(batch(call(1, "first"), request("ping", 1), call(2)))
+    assert out == [to_server(batch(call(1, "first"), call(2)))]
+    ((_, merged),) = talk.server(batch(reply(2), reply(1)))
+    assert sorted(ids(merged)) == [1, 1, 2]
+    assert sorted(talk.ends()) == [("(ping)", "ERROR"), ("echo", "OK"), ("first", "OK")]
+
+
+@pytest.mark.parametrize("given_up", ["cancelled", "timed out"])
+@pytest.mark.parametrize("id", [1, "x" * 100])
+def test_an_id_that_was_given_up_may_still_be_answered_so_it_is_not_free(given_up: str, id: Any) -> None:
+    talk = Talk(timeout_ms=100)
+    talk.client(call(id, "slow"))
+    if given_up == "cancelled":
+        talk.client(request("notifications/cancelled", None, requestId=id).replace(b'"id":null,', b""))
+    else:
+        talk.wait(101)
+        talk.tick()
+    playbook(talk).when("client", call(id, "next")).then(Refused(id))
+    ended = talk.ends()
+    late = reply(id, error={"code": 1, "message": "no"})
+    assert talk.server(late) == [to_client(late)]
+    assert talk.ends() == ended, "a late reply settles nothing"
+    talk.client(call(id, "last"))
+    talk.server(reply(id))
+    assert talk.ends() == [*ended, ("last", "OK")]
+
+
+def test_ids_given_up_are_bounded_and_the_oldest_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "MAX_GIVEN_UP", 3)
+    talk = Talk()
+    for number in range(5):
+        talk.client(
+            call(number), request("notifications/cancelled", None, requestId=number).replace(b'"id":null,', b"")
+        )
+    refused = [talk.client(call(number))[0][0] == "client" for number in range(5)]
+    assert refused == [False, False, True, True, True]
+
+
+def test_where_nothing_is_refused_no_reply_is_attributed_to_two_requests_with_one_id() -> None:
+    talk = Talk(mode="observe")
+    talk.client(call(1, "first"))
+    assert talk.client(request("ping", 1)) == [to_server(request("ping", 1))]
+    assert talk.ends() == [("first", "CANCELLED"), ("(ping)", "CANCELLED")]
+    assert "used again" in talk.events[-1]["error"]["message"]
+    talk.client(call(1, "third"))
+    for answer in (reply(1), reply(1), reply(1)):
+        assert talk.server(answer) == [to_client(answer)]
+    assert talk.ends()[2:] == [("third", "CANCELLED")]
+    talk.client(call(1, "fourth"))
     talk.server(reply(1))
-    talk.server(reply(1, error={"code": 1, "message": "no"}))
-    assert talk.ends() == [("first", "OK"), ("second", "ERROR")]
+    assert talk.ends()[3:] == [("fourth", "OK")], "everything that was due has come"
+
+
+def test_a_large_batch_of_replies_ends_every_call_in_it() -> None:
+    talk = Talk()
+    talk.client(batch(call(1), call(2, "bad"), call(3), request("ping", 4)))
+    talk.server_large(batch(reply(1), reply(4), reply(3, {"isError": True, "content": []}), request("roots/list", 1)))
+    assert sorted(talk.ends()) == [("bad", "ERROR"), ("echo", "ERROR"), ("echo", "OK")]
+    assert talk.exchange.calls_open == 0
+
+
+@pytest.mark.parametrize(
+    "twice",
+    [b'"taskId":"bad","taskId":"good"', b'"task\\u0049d":"bad","taskId":"good"', b'"TaskID":"bad","taskId":"good"'],
+)
+def test_a_poll_that_names_two_tasks_ends_neither(twice: bytes) -> None:
+    talk = Talk()
+    for number, task in enumerate(("good", "bad")):
+        talk.client(call(number))
+        talk.server(reply(number, {"task": {"taskId": task}}))
+    talk.client(request("tasks/result", 7, taskId="good").replace(b'"taskId":"good"', twice))
+    talk.server(reply(7, {"content": []}))
+    assert talk.ends() == []
 
 
 def test_a_request_of_the_server_with_the_same_id_is_not_taken_for_the_reply() -> None:

@@ -168,6 +168,7 @@ class Gate:
         self.counts.decided_again(earlier, record.decision.action)
         if record.announced:
             self._announce_decision(record, wall_ms)
+        record.value = record.canonical = call.args_raw = None
 
     def _decide(self, record: CallRecord, call: ToolCall, wall_ms: int, mono_ms: int) -> None:
         record.value = record.canonical = None
@@ -215,7 +216,6 @@ class Gate:
         record.announced = True
         call = record.call
         args_hash = record.args_hash or record.read_args_hash()
-        record.value = record.canonical = None
         emitter = self.emitter
         record.ref = emitter.call_ref(record.call_id, call, args_hash)
         self.outbox.append(
@@ -229,6 +229,8 @@ class Gate:
                 record.tags,
             )
         )
+        # A call may be open for long, and many of them: what its end does not need goes.
+        record.value = record.canonical = call.args_raw = None
         self._announce_decision(record, wall_ms)
 
     def _announce_decision(self, record: CallRecord, wall_ms: int) -> None:
