@@ -141,6 +141,80 @@ def test_a_single_message_without_an_id_that_can_be_found_gets_no_answer(tmp_pat
     assert names == ["(unreadable)", "u", "t"]
 
 
+# -- annotations nobody has seen
+
+DENY_WRITES = rule("no-writes", "deny", {"risk_class": ["write_like"]})
+TOOLS = {"rm": {"annotations": {"destructiveHint": True}}, "cat": {"annotations": {"readOnlyHint": True}}}
+
+
+def reason(reply: dict[str, Any]) -> str:
+    return str(reply["error"]["data"]["subluminal"]["reason_code"]) if "error" in reply else "ran"
+
+
+LISTS = {
+    "spelled plainly": b'{"jsonrpc":"2.0","id":"list","method":"tools/list"}\n',
+    "spelled with escapes": b'{"jsonrpc":"2.0","id":"list","method":"tools\\/list"}\n',
+    "asked for with a large message": b'{"id":"list","params":{"_meta":{"x":"%s"}},"method":"tools/list"}\n'
+    % (b"x" * 2 * MIB),
+}
+
+
+@pytest.mark.parametrize("ask", LISTS.values(), ids=LISTS.keys())
+@pytest.mark.parametrize("bulk", [1, 60_000], ids=["small list", "large list"])
+def test_a_destructive_tool_does_not_run_before_it_is_listed_nor_after(tmp_path: Path, ask: bytes, bulk: int) -> None:
+    executed = tmp_path / "executed"
+    first = {"first": {"description": "x" * bulk}}
+    server = fake_server(tools={**first, **TOOLS}, executed=str(executed))
+    setup = Shim(tmp_path, "s", server, policy=bundle(DENY_WRITES), env={"SUB_MAX_INSPECT_BYTES": "20000"})
+    with setup.start() as agent:
+        agent.initialize()
+        error = agent.call("rm")["error"]
+        assert error["data"]["subluminal"]["reason_code"] == "TOOL_NOT_LISTED"
+        assert "tools/list" in error["message"]
+        assert reason(agent.call("cat")) == "TOOL_NOT_LISTED"
+        agent.send_raw(ask)
+        assert len(agent.reply("list")["result"]["tools"]) == 3
+        assert [reason(agent.call(tool)) for tool in ("rm", "cat", "first")] == ["DENYLIST_MATCH", "ran", "ran"]
+        agent.finish()
+    assert [json.loads(line)["tool"] for line in executed.read_bytes().splitlines()] == ["cat", "first"]
+
+
+def test_a_respawned_shim_of_the_run_knows_what_the_one_before_has_learned(tmp_path: Path) -> None:
+    setup = Shim(tmp_path, "s", fake_server(tools=TOOLS), policy=bundle(DENY_WRITES), env={"SUB_RUN_ID": "one"})
+    with setup.start() as agent:
+        agent.initialize()
+        agent.request("tools/list")
+        agent.signal(9)
+        agent.wait_exit()
+    with setup.start() as agent:
+        agent.initialize()
+        assert [reason(agent.call(tool)) for tool in ("rm", "cat")] == ["DENYLIST_MATCH", "ran"]
+        agent.finish()
+    setup.env["SUB_RUN_ID"] = "another"
+    with setup.start() as agent:
+        agent.initialize()
+        assert reason(agent.call("cat")) == "TOOL_NOT_LISTED"
+        agent.finish()
+
+
+@pytest.mark.parametrize(
+    ("defaults", "expected"),
+    [
+        ({"decision_on_error": "ALLOW"}, ["ran", "ran"]),
+        ({"fail_open_read_tools": True}, ["TOOL_NOT_LISTED", "ran"]),
+    ],
+)
+def test_the_policy_says_what_becomes_of_a_tool_that_was_not_listed(
+    tmp_path: Path, defaults: dict[str, Any], expected: list[str]
+) -> None:
+    reads = rule("reads", "tag", tools("cat"), add_risk_class=["read_like"])
+    setup = Shim(tmp_path, "s", fake_server(tools=TOOLS), policy=bundle(reads, DENY_WRITES, **defaults))
+    with setup.start() as agent:
+        agent.initialize()
+        assert [reason(agent.call(tool)) for tool in ("rm", "cat")] == expected
+        agent.finish()
+
+
 # -- arguments of open calls
 
 
@@ -153,7 +227,7 @@ def test_the_arguments_of_open_calls_are_not_kept(tmp_path: Path) -> None:
     setup = Shim(
         tmp_path,
         "s",
-        fake_server(tools={"t": {"hold_until": count}}),
+        fake_server(tools={"t": {"hold_until": count + 1}}),
         policy=bundle(
             rule("b", "breaker", tools("*"), scope="run", error_threshold=3, window_ms=1000, on_trip="BLOCK")
         ),
@@ -169,4 +243,5 @@ def test_the_arguments_of_open_calls_are_not_kept(tmp_path: Path) -> None:
             agent.start_call("t", {"data": "x" * size}, id=number, _meta=meta)
         setup.events.wait_count(is_decision, count)
         assert agent.memory_kib() - before < 12 * 1024, f"{count} arguments of {size // 1000} kB"
-        assert all("result" in reply for reply in agent.replies(range(count - 3)))
+        agent.start_call("t", id="last")
+        assert all("result" in reply for reply in agent.replies([*range(count - 3), "last"]))

@@ -11,7 +11,8 @@ http_token      the bearer token of its HTTP API
 host_id         this machine and user, in every event
 spool/          one journal per shim, `<shim_id>.jsonl`, ingested by ledgerd exactly once
 spool/rejected/ lines of journals that are no events
-run/            run state shared between the shims of a run, `<hash>.state`; who runs an agent, `<pid>.json`
+run/            run state shared between the shims of a run, `<hash>.state`; what its servers said of their tools,
+                `<hash>.tools`; who runs an agent, `<pid>.json`
 snapshots/      compiled policies, `<hash of the source>.json`
 backups/        clients' files as they were before an import
 secrets/        the file key store
@@ -99,6 +100,10 @@ def rejected_dir(spool: str | None = None) -> str:
 
 def run_state_file(name: str, directory: str | None = None) -> str:
     return os.path.join(directory or run_dir(), f"{name}.state")
+
+
+def tool_notes_file(name: str) -> str:
+    return os.path.join(run_dir(), f"{name}.tools")
 
 
 def registration_file(pid: int) -> str:

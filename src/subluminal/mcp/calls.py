@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from subluminal.mcp.message.reading import Reading, Reply
     from subluminal.mcp.tools import ToolNotes
 
-NO_CLASSES: frozenset[str] = frozenset()
 UNANSWERABLE = "sent without an id: its outcome is not known"
 TASK_NOT_FOLLOWED = "it goes on as a task, not followed here"
 
@@ -90,6 +89,9 @@ class Calls:
         too_large: str | None = None,
     ) -> tuple[Open, CallRecord]:
         """Ask the gate about a call; its record has the decision."""
+        risk_classes = self.tools.risk_classes.get(reading.tool_name)
+        if risk_classes is None and self.tools.to_read:
+            risk_classes = self.tools.recalled(reading.tool_name)
         call = ToolCall(
             self.server_name,
             reading.tool_name,
@@ -99,7 +101,7 @@ class Calls:
             None if reading.meta is None else call_context(reading.meta),
             args_stream_hash=args_stream_hash,
             ambiguous=reading.ambiguous,
-            risk_classes=self.tools.risk_classes.get(reading.tool_name, NO_CLASSES),
+            risk_classes=risk_classes,
             too_large=too_large,
         )
         id_raw = reading.id_raw or b""

@@ -11,6 +11,7 @@ from harness.engine import rule, tools
 from harness.exchange import Talk
 from harness.playbook import playbook
 from subluminal.mcp import exchange, legs
+from subluminal.mcp.message import scan
 
 ERA = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
 
@@ -505,6 +506,65 @@ def test_annotations_raise_the_risk_class_of_a_tool_and_never_lower_it() -> None
     talk.server(reply(5, {"tools": listed}))
     talk.client(call(1, "plain"), call(2, "marked"), call(3, "delete_all"))
     assert talk.actions()[:2] == ["ALLOW", "BLOCK"]
+
+
+WRITES = rule("w", "deny", {"risk_class": ["write_like"]})
+LISTED = [
+    {"name": "rm", "inputSchema": {"a": [{"name": "decoy"}]}, "annotations": {"destructiveHint": True, "title": "x"}},
+    {"annotations": {"title": '"]}', "readOnlyHint": True}, "name": "l\u00e9\\"},
+    {"name": "cat", "annotations": None},
+]
+
+
+def reasons(talk: Talk) -> list[str]:
+    return [e["decision"]["explain"]["reason_code"] for e in talk.events if e["type"] == "tool_call_decision"]
+
+
+def test_until_a_tool_is_listed_a_rule_that_asks_for_its_class_cannot_be_judged() -> None:
+    talk = Talk(WRITES)
+    talk.client(call(1, "rm"), call(2, "cat"))
+    assert (talk.actions(), reasons(talk)) == (["BLOCK"] * 2, ["TOOL_NOT_LISTED"] * 2)
+    talk.client(request("tools/list", 5))
+    talk.server(reply(5, {"tools": LISTED}))
+    talk.client(call(3, "rm"), call(4, "cat"), call(6, "another"))
+    assert talk.actions()[2:] == ["BLOCK", "ALLOW", "BLOCK"]
+    assert reasons(talk)[2:] == ["DENYLIST_MATCH", "DEFAULT_ALLOW", "TOOL_NOT_LISTED"]
+
+
+@pytest.mark.parametrize("method", [b"tools\\/list", b"tools\\u002flist", b"\\u0074ools/list"])
+@pytest.mark.parametrize("asked", ["held", "scanned"])
+@pytest.mark.parametrize("listed", ["held", "scanned"])
+def test_a_list_is_learned_from_however_it_is_spelled_and_however_large_it_is(
+    method: bytes, asked: str, listed: str
+) -> None:
+    talk = Talk(WRITES)
+    line = request("tools/list", 5).replace(b"tools/list", method)
+    assert (talk.client(line) if asked == "held" else talk.client_large(line)) == [to_server(line)]
+    answer = reply(5, {"nextCursor": "x", "tools": LISTED, "more": [1]})
+    if listed == "held":
+        talk.server(answer)
+    else:
+        talk.server_large(answer)
+    talk.client(call(1, "rm"), call(2, "cat"), call(3, "l\u00e9\\"), call(4, "decoy"))
+    assert reasons(talk) == ["DENYLIST_MATCH", "DEFAULT_ALLOW", "DEFAULT_ALLOW", "TOOL_NOT_LISTED"]
+
+
+def test_a_list_that_was_not_asked_for_teaches_nothing() -> None:
+    talk = Talk(WRITES)
+    talk.client(request("ping", 5), request("tools/list", 6), request("tools/list", 5))
+    talk.server(reply(5, {"tools": LISTED}), reply(7, {"tools": LISTED}))
+    talk.client(call(1, "cat"))
+    assert reasons(talk)[-1] == "TOOL_NOT_LISTED"
+
+
+def test_a_large_list_with_more_tools_than_are_noted_is_still_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "MAX_TOOLS", 2)
+    talk = Talk(WRITES)
+    talk.client(request("tools/list", 5))
+    answer = reply(5, {"tools": LISTED}).replace(b'{"jsonrpc":"2.0","id":5,', b"{")[:-1] + b',"id":5,"jsonrpc":"2.0"}'
+    talk.server_large(answer)
+    talk.client(call(1, "rm"), call(2, "cat"))
+    assert reasons(talk) == ["DENYLIST_MATCH", "TOOL_NOT_LISTED"]
 
 
 def test_ambiguous_messages_pass_in_observe_and_are_refused_under_guardrails() -> None:

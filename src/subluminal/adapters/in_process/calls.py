@@ -20,6 +20,7 @@ import msgspec
 from subluminal.contracts.digest import sha256_hex
 from subluminal.contracts.jsontext import quote
 from subluminal.contracts.vocabulary import ALLOW
+from subluminal.host.run.tool_notes import RunToolNotes
 from subluminal.mcp.calls import Calls as Judged
 from subluminal.mcp.calls import Forward, Refused
 from subluminal.mcp.faults import fault
@@ -89,6 +90,7 @@ class Calls:
         if judged is None or turn is None or judged.gate is not producer.gate:
             name = self.runtime.server_name
             style = self.runtime.config.server(name).refusal_style
+            self.tools.keep_in(RunToolNotes(producer.gate.identity.run_id, name))
             judged = Judged(producer.gate, name, TRANSPORT, self.tools, refusal_style=style, follows_tasks=False)
             turn = Turn(producer, judged, _nowhere, _nowhere)
             self._judged, self._turn = judged, turn

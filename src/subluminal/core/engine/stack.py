@@ -16,6 +16,7 @@ from subluminal.contracts.vocabulary import (
     AMBIGUOUS_MESSAGE,
     BLOCK,
     EVALUATION_ERROR,
+    LEGS_EXCEEDED,
     MODES,
     RUN_TERMINATED,
     TERMINATE_RUN,
@@ -58,10 +59,10 @@ class _Plans:
 
     __slots__ = ("pairs", "settled", "stateful", "tags", "tags_vary")
 
-    def __init__(self, pairs: list[tuple[Engine, Plan]], risk: frozenset[str]) -> None:
+    def __init__(self, pairs: list[tuple[Engine, Plan]], risk: frozenset[str] | None) -> None:
         self.pairs = pairs
         self.stateful = any(plan.stateful for _, plan in pairs)
-        self.tags = sorted(risk.union(*(plan.tags for _, plan in pairs)))
+        self.tags = sorted((risk or frozenset()).union(*(plan.tags for _, plan in pairs)))
         self.tags_vary = any(isinstance(step.rule, TagRule) for _, plan in pairs for step in plan.steps)
         # No rule to look at and nothing refused: the decision is the same for every call.
         self.settled: Decision | None = None
@@ -104,7 +105,7 @@ class Stack:
         if call.ambiguous is not None:
             outcomes = [_ambiguous(engine, plan) for engine, plan in plans.pairs]
             return Verdict(self._decide(outcomes, judgement), plans.tags, [], None, state.next_seq())
-        if plans.settled is not None and trace is None:
+        if plans.settled is not None and trace is None and not judgement.counted:
             return Verdict(plans.settled, plans.tags, [], None, state.next_seq())
         return self._judge(plans, judgement, state, trace)
 
@@ -127,6 +128,8 @@ class Stack:
                 outcomes: list[Outcome] = []
                 for engine, plan in plans.pairs:
                     outcomes.append(engine.evaluate(plan, judgement, tracer))
+                if judgement.counted:
+                    _bound_legs(outcomes, judgement.call.leg)
                 watch = self._gather(outcomes, judgement, claim)
             except BaseException:
                 if plans.stateful:
@@ -143,7 +146,8 @@ class Stack:
             tracer.finish(self.engines, judgement)
         tags = plans.tags
         if plans.tags_vary:
-            tags = sorted(judgement.call.risk_classes.union(*(outcome.tags for outcome in outcomes)))
+            risk = judgement.call.risk_classes or frozenset()
+            tags = sorted(risk.union(*(outcome.tags for outcome in outcomes)))
         return Verdict(decision, tags, judgement.trips, watch, seq)
 
     def _gather(self, outcomes: list[Outcome], judgement: Judgement, claim: Claim | None) -> Watch | None:
@@ -263,6 +267,14 @@ class Stack:
 def _strictest(outcomes: list[Outcome]) -> Outcome:
     """The first of those whose enforced action is the strictest."""
     return max(outcomes, key=lambda outcome: ACTION_STRICTNESS[outcome.engine.enforced(outcome.refusal)])
+
+
+def _bound_legs(outcomes: list[Outcome], leg: int) -> None:
+    """Legs charge no budget, so their number has a bound of its own, which no rule's failing open lifts."""
+    for outcome in outcomes:
+        limit = outcome.engine.max_legs
+        if leg > limit and outcome.refusal is None:
+            outcome.refusal = Refusal(None, BLOCK, LEGS_EXCEEDED, {"limit": limit})
 
 
 def _ambiguous(engine: Engine, plan: Plan) -> Outcome:

@@ -162,6 +162,7 @@ class Gate:
     def judge_again(self, record: CallRecord, call: ToolCall, wall_ms: int, mono_ms: int) -> None:
         """A further leg of the same call: policy is asked again, and only the new decision is announced."""
         call.continues = record.call_id
+        record.legs = call.leg = record.legs + 1
         seq, earlier = record.seq, record.decision.action
         self._decide(record, call, wall_ms, mono_ms)
         record.seq = seq

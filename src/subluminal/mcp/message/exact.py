@@ -22,7 +22,7 @@ from subluminal.mcp.message.reading import (
     UNREADABLE,
     Reading,
     ambiguous,
-    found,
+    take_found,
     name_in,
     raw_elements,
     raw_message,
@@ -256,7 +256,7 @@ def read_scan(scan: MessageScan, text: bytes = b"") -> Reading:
         return _read_other(text, scan.values.get("id", b""), method, b"")
     reading = Reading(AMBIGUOUS, text)
     reading.arguments = None
-    found(reading, scan)
+    take_found(reading, scan)
     if fault is None:
         if not name_in(scan):
             fault = "tools/call without a readable tool name"

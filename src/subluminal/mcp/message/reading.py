@@ -122,11 +122,11 @@ def ambiguous(text: bytes, reason: str) -> Reading:
         scan = MessageScan(strict=False)
         scan.feed(text)
         scan.finish()
-        found(reading, scan)
+        take_found(reading, scan)
     return reading
 
 
-def found(reading: Reading, scan: MessageScan) -> None:
+def take_found(reading: Reading, scan: MessageScan) -> None:
     """What a scan knows of a message that cannot be read: its name, and who waits for an answer."""
     ids = [message["id"] for message in scan.messages if _is_id(message.get("id", b""))]
     if scan.is_array:

@@ -241,7 +241,7 @@ class MessageScan:
 
     def _keep_message(self, message: MessageScan) -> None:
         values = message.values
-        kept = {name: b"" for name in ("method", "error") if name in values}
+        kept: dict[str, bytes] = {name: b"" for name in ("method", "error") if name in values}
         for name in ("id", "result.isError"):
             if name in values and name not in message.nested:
                 kept[name] = values[name]
