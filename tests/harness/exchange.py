@@ -28,14 +28,19 @@ class Talk:
     """Each input returns what came out: ("server" | "client", message)."""
 
     def __init__(
-        self, *rules: dict[str, Any], mode: str = "guardrails", refusal_style: str = "error", timeout_ms: int = 0
+        self,
+        *rules: dict[str, Any],
+        mode: str = "guardrails",
+        refusal_style: str = "error",
+        timeout_ms: int = 0,
+        **members: Any,
     ) -> None:
         identity = Identity("run")
         rules = rules or (rule("no", "deny", tools("bad*")),)
         self.gate = Gate(
             identity,
             Source("h", "p", "s"),
-            Stack([Engine(compiled(*rules, mode=mode), identity)]),
+            Stack([Engine(compiled(*rules, mode=mode, **members), identity)]),
             LocalState(),
             Redactor([], []),
         )

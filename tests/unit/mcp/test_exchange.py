@@ -10,6 +10,7 @@ import pytest
 from harness.engine import rule, tools
 from harness.exchange import Talk
 from harness.playbook import playbook
+from subluminal.core.engine.state import terminate_op
 from subluminal.mcp import exchange, legs
 from subluminal.mcp.message import scan
 
@@ -430,6 +431,54 @@ def test_a_continuation_can_be_used_once() -> None:
     for number in (2, 3):
         talk.client(call(number, _meta=ERA, requestState="s1"))
     assert talk.count("tool_call_start") == 2
+
+
+def legs_of(talk: Talk, count: int) -> list[str]:
+    """Who got each request of a call that asks for input again and again: "server", or "client" for a refusal."""
+    took = []
+    for number in range(1, count + 1):
+        more = {} if number == 1 else {"requestState": "s1"}
+        took.append(talk.client(call(number, args={"a": 1}, _meta=ERA, **more))[0][0])
+        talk.server(ask(number))
+    return took
+
+
+BUDGET = rule("b", "budget", tools("*"), scope="run", limit_calls=10, on_exceed="BLOCK")
+
+
+def test_the_legs_of_a_call_are_bounded_and_charge_no_budget() -> None:
+    talk = Talk(BUDGET)
+    took = legs_of(talk, 33)
+    assert took == ["server"] * 32 + ["client"]
+    assert reasons(talk)[-1] == "LEGS_EXCEEDED"
+    assert talk.ends() == [("echo", "ERROR")]
+    assert legs_of(talk, 33 * 11).count("server") == 9 * 32, "each call of the budget has as many legs"
+
+
+@pytest.mark.parametrize("rules", [(BUDGET,), ()], ids=["with a rule", "with none that matters"])
+def test_a_policy_says_how_many_legs_a_call_may_have(rules: tuple[dict[str, Any], ...]) -> None:
+    talk = Talk(*rules, defaults={"decision_on_error": "ALLOW", "max_legs": 2})
+    assert legs_of(talk, 3) == ["server", "server", "client"]
+    assert "may have 2 legs" in talk.events[-1]["error"]["message"]
+    watching = Talk(*rules, mode="observe", defaults={"decision_on_error": "ALLOW", "max_legs": 2})
+    assert legs_of(watching, 4) == ["server"] * 4
+    decisions = [e["decision"] for e in watching.events if e["type"] == "tool_call_decision"]
+    assert [d.get("would", {}).get("explain", {}).get("reason_code") for d in decisions] == [None, None] + [
+        "LEGS_EXCEEDED"
+    ] * 2
+
+
+@pytest.mark.parametrize("spoilt", ["", "too many legs", "no policy"])
+def test_a_leg_of_a_run_that_was_ended_is_on_record_as_that(spoilt: str) -> None:
+    talk = Talk(BUDGET, defaults={"decision_on_error": "BLOCK", "max_legs": 1 if spoilt == "too many legs" else 32})
+    talk.client(call(1, _meta=ERA))
+    talk.server(ask(1))
+    if spoilt == "no policy":
+        talk.gate.refuse_all("no policy any more")
+    talk.gate.state.commit([terminate_op("OPERATOR", "enough")])
+    playbook(talk).when("client", call(2, _meta=ERA, requestState="s1")).then(Refused(2, -32084))
+    assert talk.actions() == ["ALLOW", "TERMINATE_RUN"]
+    assert talk.events[-1]["error"]["code"] == -32084
 
 
 def test_policy_is_asked_on_every_leg() -> None:

@@ -179,7 +179,7 @@ class Gate:
             except CanonicalError as fault:
                 if fault.kind in _AMBIGUOUS_KINDS and call.ambiguous is None:
                     call.ambiguous = "arguments: " + fault.kind
-        if self._refuse_all is not None:
+        if self._refuse_all is not None and self.state.terminated is None:
             self._refuse(record, POLICY_INVALID, self._refuse_all)
             return
         if call.too_large is not None and self.state.terminated is None:
