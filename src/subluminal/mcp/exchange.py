@@ -6,12 +6,10 @@ Messages pass byte for byte; framing is the door's business.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-
-from subluminal.contracts.digest import blake2b
 from subluminal.contracts.vocabulary import ALLOW
 from subluminal.mcp.calls import UNANSWERABLE, Answer, Calls, Forward, Refused
 from subluminal.mcp.faults import fault
+from subluminal.mcp.given_up import GivenUp
 from subluminal.mcp.legs import Batch, Open
 from subluminal.mcp.message.reading import (
     AMBIGUOUS,
@@ -38,10 +36,6 @@ if TYPE_CHECKING:
     from subluminal.mcp.message.scan import MessageScan
 
 
-# Requests that were given up (cancelled, timed out) and may still be answered: bounded, oldest forgotten first. Whoever
-# would have a late answer taken for another call's has to give up this many first, each on record as a failure.
-MAX_GIVEN_UP = 16_384
-MAX_KEY_BYTES = 64
 IN_FLIGHT = "an id that is in flight"
 MIXED_UP = "its id was used again while it was in flight: no reply can be attributed to it"
 _JUDGED = (CALL, AMBIGUOUS)
@@ -58,7 +52,7 @@ class Exchange:
         self.calls = calls
         self.timeout_ms = timeout_ms
         self._pending: dict[bytes, Open] = {}
-        self._given_up: OrderedDict[bytes, int] = OrderedDict()  # how many replies may still come
+        self._given_up = GivenUp()
 
     # -- client to server -----------------------------------------------------------------------------------------
 
@@ -110,7 +104,7 @@ class Exchange:
         key, taken = b"", False
         if id_raw is not None:
             key = id_raw if id_raw.isdigit() else id_key(id_raw)
-            taken = key in self._pending or (bool(self._given_up) and self._is_taken(key))
+            taken = key in self._pending or (bool(self._given_up.due) and key in self._given_up)
             if taken and reading.ambiguous is None:
                 reading.ambiguous = IN_FLIGHT
         entry, record = calls.judge(reading, size, wall_ms, now_ns, args_stream_hash, too_large)
@@ -180,7 +174,7 @@ class Exchange:
         first = self._pending.get(key)
         if first is not None:
             self._give_up(first)
-        self._expect_late(key)
+        self._given_up.add(key)
         for mixed in (first, entry):
             if mixed is not None and mixed.record is not None:
                 self.calls.end(mixed, "CANCELLED", error=fault("unknown", MIXED_UP))
@@ -193,7 +187,7 @@ class Exchange:
             self._server_batch(message, now_ns)
             return
         outputs.append(Answer(message))
-        reply = read_reply(message) if self._pending or self._given_up else None
+        reply = read_reply(message) if self._pending or self._given_up.due else None
         if reply is None:
             self.calls.legs.note_task_status(message)
             return
@@ -236,7 +230,7 @@ class Exchange:
 
     def server_scanned(self, scan: MessageScan, size: int, stream_hash: str) -> None:
         """A message too large to hold has passed to the client; a scan has found its small members."""
-        messages = scan.messages or [scan.values]
+        messages = scan.found.messages or [scan.values]
         for values in messages:
             entry = self.take(values["id"]) if "id" in values and "method" not in values else None
             if entry is None:
@@ -247,15 +241,14 @@ class Exchange:
             if entry.record is not None:
                 self.calls.answered_unread(entry, failed, size // len(messages), stream_hash)
             elif entry.method == TOOLS_LIST:
-                self.calls.tools.learn({"tools": [read_value(tool) for tool in scan.tools]})
+                self.calls.tools.learn({"tools": [read_value(tool) for tool in scan.found.tools]})
 
     def take(self, id_raw: bytes) -> Open | None:
         """The open request with this id. It is in flight no more."""
         key = id_raw if id_raw.isdigit() else id_key(id_raw)
         entry = self._pending.pop(key, None)
         if entry is None:
-            if self._given_up:
-                self._came_late(key)
+            self._given_up.answered(key)
         elif entry.batch is not None:
             entry.batch.waiting -= 1
         return entry
@@ -298,38 +291,19 @@ class Exchange:
         return list(self._pending.values())
 
     def _is_taken(self, key: bytes) -> bool:
-        return key in self._pending or _short(key) in self._given_up
+        return key in self._pending or key in self._given_up
 
     def _give_up(self, entry: Open) -> None:
         """No reply is awaited any more: refusals of its batch must not wait for it either."""
         key = _key(entry.id_raw)
         del self._pending[key]
-        self._expect_late(key)
+        self._given_up.add(key)
         batch = entry.batch
         if batch is not None:
             batch.waiting -= 1
             if batch.refusals and not batch.waiting:
                 self.calls.outputs.append(Answer(batch.answer()))
 
-    def _expect_late(self, key: bytes) -> None:
-        """Whoever asked has given up; the server may still answer."""
-        key = _short(key)
-        self._given_up[key] = self._given_up.pop(key, 0) + 1
-        if len(self._given_up) > MAX_GIVEN_UP:
-            self._given_up.popitem(last=False)
-
-    def _came_late(self, key: bytes) -> None:
-        key = _short(key)
-        due = self._given_up.get(key, 0)
-        if due > 1:
-            self._given_up[key] = due - 1
-        elif due:
-            del self._given_up[key]
-
 
 def _key(id_raw: bytes | None) -> bytes:
     return id_key(id_raw or b"")
-
-
-def _short(key: bytes) -> bytes:
-    return key if len(key) <= MAX_KEY_BYTES else blake2b(key).digest()

@@ -11,7 +11,7 @@ from harness.engine import rule, tools
 from harness.exchange import Talk
 from harness.playbook import playbook
 from subluminal.core.engine.state import terminate_op
-from subluminal.mcp import exchange, legs
+from subluminal.mcp import given_up, legs
 from subluminal.mcp.message import scan
 
 ERA = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
@@ -154,12 +154,12 @@ def test_an_id_twice_in_a_batch_is_in_flight_the_second_time() -> None:
     assert sorted(talk.ends()) == [("(ping)", "ERROR"), ("echo", "OK"), ("first", "OK")]
 
 
-@pytest.mark.parametrize("given_up", ["cancelled", "timed out"])
+@pytest.mark.parametrize("how", ["cancelled", "timed out"])
 @pytest.mark.parametrize("id", [1, "x" * 100])
-def test_an_id_that_was_given_up_may_still_be_answered_so_it_is_not_free(given_up: str, id: Any) -> None:
+def test_an_id_that_was_given_up_may_still_be_answered_so_it_is_not_free(how: str, id: Any) -> None:
     talk = Talk(timeout_ms=100)
     talk.client(call(id, "slow"))
-    if given_up == "cancelled":
+    if how == "cancelled":
         talk.client(request("notifications/cancelled", None, requestId=id).replace(b'"id":null,', b""))
     else:
         talk.wait(101)
@@ -175,7 +175,7 @@ def test_an_id_that_was_given_up_may_still_be_answered_so_it_is_not_free(given_u
 
 
 def test_ids_given_up_are_bounded_and_the_oldest_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "MAX_GIVEN_UP", 3)
+    monkeypatch.setattr(given_up, "MAX_GIVEN_UP", 3)
     talk = Talk()
     for number in range(5):
         talk.client(

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 
     from subluminal.mcp.message.scan import MessageScan
 
+# Nobody names a tool like this; a list of such names must not fill the memory.
+MAX_TOOL_NAME_BYTES = 256
+_HINTS = ("readOnlyHint", "destructiveHint", "openWorldHint")
 _NEXT = re.compile(rb"[^,\x00-\x20]")
 
 
@@ -60,3 +63,28 @@ class Elements:
             self._keep(element)
             if not element.is_whole:
                 self.ended = self.LOST
+
+
+class Found:
+    """What the elements of followed arrays tell: of `messages` id, method and how they ended; of `tools` name and
+    annotations, as JSON."""
+
+    __slots__ = ("messages", "tools")
+
+    def __init__(self) -> None:
+        self.messages: list[dict[str, bytes]] = []
+        self.tools: list[bytes] = []
+
+    def keep_message(self, scan: MessageScan) -> None:
+        values = scan.values
+        kept: dict[str, bytes] = {name: b"" for name in ("method", "error") if name in values}
+        for name in ("id", "result.isError"):
+            if name in values and name not in scan.nested:
+                kept[name] = values[name]
+        self.messages.append(kept)
+
+    def keep_tool(self, scan: MessageScan) -> None:
+        name = scan.values.get("name", b"")
+        if name[:1] == b'"' and len(name) <= MAX_TOOL_NAME_BYTES and "name" not in scan.nested:
+            notes = (b'"%s":%s' % (hint.encode(), scan.values.get(f"annotations.{hint}", b"null")) for hint in _HINTS)
+            self.tools.append(b'{"name":%s,"annotations":{%s}}' % (name, b",".join(notes)))

@@ -22,12 +22,12 @@ from subluminal.mcp.message.reading import (
     UNREADABLE,
     Reading,
     ambiguous,
-    take_found,
     name_in,
     raw_elements,
     raw_message,
     raw_params,
     string,
+    take_found,
 )
 
 TYPE_CHECKING = False

@@ -128,13 +128,13 @@ def ambiguous(text: bytes, reason: str) -> Reading:
 
 def take_found(reading: Reading, scan: MessageScan) -> None:
     """What a scan knows of a message that cannot be read: its name, and who waits for an answer."""
-    ids = [message["id"] for message in scan.messages if _is_id(message.get("id", b""))]
+    ids = [message["id"] for message in scan.found.messages if _is_id(message.get("id", b""))]
     if scan.is_array:
         # §5.1 of JSON-RPC: where no id can be found it is null.
         reading.ids, reading.ids_in_array = ids or [b"null"], bool(ids)
         reading.tool_name = no_tool(Reading(BATCH))
         return
-    if scan.messages:
+    if scan.found.messages:
         reading.ids = ids
     id_raw = scan.values.get("id", b"")
     reading.id_raw = id_raw if "id" not in scan.nested and _is_id(id_raw) else None

@@ -18,7 +18,7 @@ from __future__ import annotations
 import codecs
 import re
 
-from subluminal.mcp.message.elements import Elements
+from subluminal.mcp.message.elements import Elements, Found
 from subluminal.mcp.message.reading import UNREADABLE, string
 from subluminal.mcp.message.skip import Skip
 
@@ -33,8 +33,6 @@ MAX_FOLLOWED_MEMBERS = 4096
 # Messages looked at in a batch that cannot be taken apart, and tools in a list.
 MAX_MESSAGES = 1024
 MAX_TOOLS = 4096
-# Nobody names a tool like this; a list of such names must not fill the memory.
-MAX_TOOL_NAME_BYTES = 256
 # Control characters stand nowhere in JSON but for white space outside strings.
 _NO_CONTROL = bytes(b for b in range(256) if b >= 0x20 or b == 0x09)
 _SCALAR = re.compile(rb"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false|null")
@@ -45,7 +43,6 @@ _OPENING = re.compile(rb"[{\[]")
 _FOLLOWED = (b"params", b"result")
 _ENDS = ("fault", "done")
 _ANNOTATIONS = (b"annotations",)
-_HINTS = ("readOnlyHint", "destructiveHint", "openWorldHint")
 
 
 class MessageScan:
@@ -60,8 +57,7 @@ class MessageScan:
         self.keys: list[tuple[str, bytes]] = []  # (container, raw key), in order, duplicates included
         self.ambiguous: str | None = None
         self.is_array = False
-        self.messages: list[dict[str, bytes]] = []  # of an array, or behind the first one: id, method, how it ended
-        self.tools: list[bytes] = []  # of `result.tools`: name and annotations of each, as JSON
+        self.found = Found()  # messages of an array, or behind the first one; tools of `result.tools`
         self._followed = followed
         self._lists = not strict  # inside an array of tools nothing is checked
         self._elements: Elements | None = None
@@ -200,7 +196,7 @@ class MessageScan:
         else:
             self._doubt("a batch too large to take apart")
             self.is_array = True
-            self._follow(MAX_MESSAGES, _FOLLOWED, self._keep_message)
+            self._follow(MAX_MESSAGES, _FOLLOWED, self.found.keep_message)
         return pos + 1
 
     def _behind(self, buf: bytes, clean: bytes, pos: int) -> int:
@@ -213,9 +209,9 @@ class MessageScan:
         opening = buf.find(b"{", pos)
         if opening < 0:
             return len(buf)
-        if not self.messages:
-            self._keep_message(self)
-        self._follow(MAX_MESSAGES - len(self.messages), _FOLLOWED, self._keep_message)
+        if not self.found.messages:
+            self.found.keep_message(self)
+        self._follow(MAX_MESSAGES - len(self.found.messages), _FOLLOWED, self.found.keep_message)
         return self.run(buf, clean, opening)
 
     # -- arrays of objects ------------------------------------------------------------------------------------
@@ -239,28 +235,13 @@ class MessageScan:
             self._state = "done"
         return pos
 
-    def _keep_message(self, message: MessageScan) -> None:
-        values = message.values
-        kept: dict[str, bytes] = {name: b"" for name in ("method", "error") if name in values}
-        for name in ("id", "result.isError"):
-            if name in values and name not in message.nested:
-                kept[name] = values[name]
-        self.messages.append(kept)
-
-    def _keep_tool(self, tool: MessageScan) -> None:
-        name = tool.values.get("name", b"")
-        if name[:1] == b'"' and len(name) <= MAX_TOOL_NAME_BYTES and "name" not in tool.nested:
-            hints = [(hint, tool.values.get(f"annotations.{hint}", b"null")) for hint in _HINTS]
-            notes = b",".join(b'"%s":%s' % (hint.encode(), value) for hint, value in hints)
-            self.tools.append(b'{"name":%s,"annotations":{%s}}' % (name, notes))
-
     def _value(self, byte: int, pos: int) -> int:
         if byte == 0x22:
             self._capture = bytearray(b'"')
             self._state = "value_string"
             return pos + 1
         if byte == 0x5B and self._lists and self._container == "result" and self._key == b"tools":
-            self._follow(MAX_TOOLS, _ANNOTATIONS, self._keep_tool)
+            self._follow(MAX_TOOLS, _ANNOTATIONS, self.found.keep_tool)
             return pos + 1
         if byte == 0x7B and self._container == "" and self._key in self._followed:
             self._container = self._key.decode()
