@@ -71,6 +71,7 @@ def inside(size: int, calls: int) -> None:
 
     producer = assemble(os.environ, events="none", policy=str(POLICY))
     calls_of = Calls(producer.gate, "bench", "mcp_stdio", ToolNotes())
+    calls_of.tools.learn({"tools": [{"name": "echo"}]})
     exchange = Exchange(calls_of)
     turn = Turn(producer, calls_of, len, len)  # type: ignore[arg-type]  # messages go nowhere
     clock, wall_ms = time.monotonic_ns, time.time_ns() // 1_000_000

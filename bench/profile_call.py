@@ -53,6 +53,7 @@ class Bench:
         self.producer = assemble(os.environ, events="ledger", policy=str(POLICY))
         self.gate, self.sink = self.producer.gate, self.producer.sink
         calls = Calls(self.gate, "bench", "mcp_stdio", ToolNotes())
+        calls.tools.learn({"tools": [{"name": "echo"}]})
         self.exchange = Exchange(calls)
         self.turn = Turn(self, calls, self._forward, self._answer)  # type: ignore[arg-type]  # hands over with marks
         self.read_line, self.split_lines = read_line, split_lines

@@ -215,6 +215,10 @@ int main(int argc, char **argv) {
     double start_up = now_us() - start;
     usleep(300000); /* let a shim finish what it puts off, so that idle means idle */
     long idle_kib = status_kib("VmRSS");
+    /* As every client does before it calls a tool. */
+    static const char list[] = "{\"jsonrpc\":\"2.0\",\"id\":\"list\",\"method\":\"tools/list\"}\n";
+    send_all(list, sizeof list - 1);
+    next_reply(&length);
 
     long id = 1;
     for (long k = 0; k < warm_up && calls; k++) {

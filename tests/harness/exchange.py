@@ -28,14 +28,19 @@ class Talk:
     """Each input returns what came out: ("server" | "client", message)."""
 
     def __init__(
-        self, *rules: dict[str, Any], mode: str = "guardrails", refusal_style: str = "error", timeout_ms: int = 0
+        self,
+        *rules: dict[str, Any],
+        mode: str = "guardrails",
+        refusal_style: str = "error",
+        timeout_ms: int = 0,
+        **members: Any,
     ) -> None:
         identity = Identity("run")
         rules = rules or (rule("no", "deny", tools("bad*")),)
         self.gate = Gate(
             identity,
             Source("h", "p", "s"),
-            Stack([Engine(compiled(*rules, mode=mode), identity)]),
+            Stack([Engine(compiled(*rules, mode=mode, **members), identity)]),
             LocalState(),
             Redactor([], []),
         )
@@ -55,6 +60,19 @@ class Talk:
         for message in messages:
             self.exchange.server_message(message, self.at_ns)
         return self._out()
+
+    def client_large(self, message: bytes) -> list[tuple[str, Any]]:
+        """As if it were too large to hold."""
+        self.exchange.client_other(scanned(message), message, len(message), WALL, self.at_ns)
+        return self._out()
+
+    def server_large(self, message: bytes) -> None:
+        big = Oversize(False, 0, strict=False)
+        for start in range(0, len(message), 61):
+            big.feed(message[start : start + 61])
+        big.scan.finish()
+        self.exchange.server_scanned(big.scan, big.size, big.stream_hash())
+        self._out()
 
     def wait(self, ms: int) -> None:
         self.at_ns += ms * 1_000_000

@@ -113,7 +113,7 @@ def test_messages_around_the_size_of_every_buffer_pass_whole(tmp_path: Path, mod
             name = "notifications/x" if number % 2 else "tools/call"
             message = {
                 "jsonrpc": "2.0",
-                "id": number,
+                "id": len(lines),
                 "method": name,
                 "params": {"name": "t", "arguments": {"d": bulk}},
             }

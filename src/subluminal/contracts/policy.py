@@ -41,6 +41,9 @@ class Part(Struct, forbid_unknown_fields=True):
 class Defaults(Part, kw_only=True):
     decision_on_error: Literal["ALLOW", "BLOCK"]
     fail_open_read_tools: bool = False
+    # Additive: legs of one multi-round-trip call. A snapshot states it only where it is not MAX_LEGS, so that policies
+    # which leave it out keep their hash.
+    max_legs: Positive | UnsetType = UNSET
 
 
 class WorkloadSelector(Part, kw_only=True):

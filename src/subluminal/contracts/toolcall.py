@@ -15,7 +15,8 @@ class ToolCall(Struct, eq=False, gc=False):
     `args_raw` is the arguments' JSON text, byte for byte, or None when it was too large to hold; then
     `args_stream_hash` is the SHA-256 of the raw message bytes observed. `ambiguous` names the reason when two sane
     parsers could read the message differently. `continues` is the call_id of the call that this one continues
-    (a multi-round-trip leg), else None. `risk_classes` is what the adapter learned of the tool (annotations).
+    (a multi-round-trip leg), else None; `leg` is which of its legs this is. `risk_classes` is what the server said of
+    the tool (annotations), None where it has not been heard: the server has not listed the tool.
     `too_large` says why the message could not be held for judgement; such a call cannot be forwarded.
     """
 
@@ -28,5 +29,6 @@ class ToolCall(Struct, eq=False, gc=False):
     args_stream_hash: str | None = None
     ambiguous: str | None = None
     continues: str | None = None
-    risk_classes: frozenset[str] = frozenset()
+    risk_classes: frozenset[str] | None = frozenset()
     too_large: str | None = None
+    leg: int = 1

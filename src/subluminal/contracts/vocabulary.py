@@ -30,6 +30,8 @@ RULE_KINDS = ("allow", "deny", "budget", "rate_limit", "breaker", "dedupe", "tag
 SCOPES = ("run", "tool", "server_tool", "agent", "principal", "machine")
 SEVERITIES = ("info", "warn", "critical")
 RISK_CLASSES = ("read_like", "write_like", "network_like")  # examples of the pack; any other word is allowed
+ANNOTATED_CLASSES = frozenset(("write_like", "network_like"))  # those that a server's annotations can give
+MAX_LEGS = 32  # of one multi-round-trip call, where `defaults.max_legs` says nothing else
 
 # Contract C: decisions and error shapes.
 ALLOW = "ALLOW"
@@ -63,8 +65,10 @@ POLICY_INVALID = "POLICY_INVALID"
 EVALUATION_ERROR = "EVALUATION_ERROR"
 UNINSPECTED_ARGS = "UNINSPECTED_ARGS"
 MESSAGE_TOO_LARGE = "MESSAGE_TOO_LARGE"
+TOOL_NOT_LISTED = "TOOL_NOT_LISTED"
+LEGS_EXCEEDED = "LEGS_EXCEEDED"
 REASON_CODES = (
     DEFAULT_ALLOW, ALLOWLIST_MATCH, DENYLIST_MATCH, BUDGET_EXCEEDED, RATE_LIMITED, BREAKER_ERRORS, BREAKER_REPEAT,
     BREAKER_LATENCY, DUPLICATE_CALL, RUN_TERMINATED, AMBIGUOUS_MESSAGE, POLICY_INVALID, EVALUATION_ERROR,
-    UNINSPECTED_ARGS, MESSAGE_TOO_LARGE,
+    UNINSPECTED_ARGS, MESSAGE_TOO_LARGE, TOOL_NOT_LISTED, LEGS_EXCEEDED,
 )  # fmt: skip

@@ -12,7 +12,8 @@ host_id         this machine and user, in every event
 spool/          one journal per shim, `<shim_id>.jsonl`, ingested by ledgerd exactly once
 spool/rejected/ lines of journals that are no events
 state/          state of scopes that outlive a run: `wide.2.state`
-run/            run state shared between the shims of a run, `<hash>.2.state`; who runs an agent, `<pid>.json`
+run/            run state shared between the shims of a run, `<hash>.2.state`; what its servers said of their tools,
+                `<hash>.tools`; who runs an agent, `<pid>.json`
 snapshots/      compiled policies, `<hash of the source>.json`
 backups/        clients' files as they were before an import
 secrets/        the file key store
@@ -150,6 +151,10 @@ def run_state_file(name: str, directory: str | None = None) -> str:
 
 def wide_state_file(home: str | None = None) -> str:
     return os.path.join(state_dir(home), "wide.2.state")
+
+
+def tool_notes_file(name: str) -> str:
+    return os.path.join(run_dir(), f"{name}.tools")
 
 
 def registration_file(pid: int) -> str:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from subluminal.contracts.toolcall import ToolCall
 from subluminal.mcp.faults import fault, tool_error, upstream_error
-from subluminal.mcp.legs import Legs, Open, call_key, task_of
+from subluminal.mcp.legs import Legs, Open, task_of
 from subluminal.mcp.message.reading import call_context, read_value
 from subluminal.mcp.message.wire import is_plain_result
 from subluminal.mcp.refusal import Refusal
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from subluminal.mcp.message.reading import Reading, Reply
     from subluminal.mcp.tools import ToolNotes
 
-NO_CLASSES: frozenset[str] = frozenset()
 UNANSWERABLE = "sent without an id: its outcome is not known"
 TASK_NOT_FOLLOWED = "it goes on as a task, not followed here"
 
@@ -90,6 +89,9 @@ class Calls:
         too_large: str | None = None,
     ) -> tuple[Open, CallRecord]:
         """Ask the gate about a call; its record has the decision."""
+        risk_classes = self.tools.risk_classes.get(reading.tool_name)
+        if risk_classes is None and self.tools.to_read:
+            risk_classes = self.tools.recalled(reading.tool_name)
         call = ToolCall(
             self.server_name,
             reading.tool_name,
@@ -99,12 +101,12 @@ class Calls:
             None if reading.meta is None else call_context(reading.meta),
             args_stream_hash=args_stream_hash,
             ambiguous=reading.ambiguous,
-            risk_classes=self.tools.risk_classes.get(reading.tool_name, NO_CLASSES),
+            risk_classes=risk_classes,
             too_large=too_large,
         )
         id_raw = reading.id_raw or b""
         waiting = None
-        if reading.request_state is not None or reading.input_responses is not None:
+        if (reading.request_state is not None or reading.input_responses is not None) and reading.ambiguous is None:
             waiting = self.legs.continued(reading)
         if waiting is None:
             record = self.gate.judge(call, wall_ms, now_ns // 1_000_000)
@@ -114,8 +116,8 @@ class Calls:
             self.gate.judge_again(record, call, wall_ms, now_ns // 1_000_000)
             record.waited_ms += (now_ns - waiting.since_ns) // 1_000_000
             entry = Open(id_raw, record, now_ns, spent_ms=waiting.entry.spent_ms)
-        if reading.meta is not None and reading.era_2026 and reading.arguments is not None:
-            entry.call_key = call_key(reading)
+        if reading.meta is not None and reading.era_2026:
+            entry.tool_name = reading.tool_name
         return entry, record
 
     def refusal(self, record: CallRecord, era_2026: bool = False) -> Refusal:

@@ -9,8 +9,21 @@ from __future__ import annotations
 from subluminal.contracts.vocabulary import ALLOW
 from subluminal.mcp.calls import UNANSWERABLE, Answer, Calls, Forward, Refused
 from subluminal.mcp.faults import fault
+from subluminal.mcp.given_up import GivenUp
 from subluminal.mcp.legs import Batch, Open
-from subluminal.mcp.message.reading import AMBIGUOUS, BATCH, CALL, CANCEL, PASS, REQUEST, Reply, id_key, read_value
+from subluminal.mcp.message.reading import (
+    AMBIGUOUS,
+    BATCH,
+    CALL,
+    CANCEL,
+    PASS,
+    REQUEST,
+    TOOLS_LIST,
+    Reply,
+    id_key,
+    no_tool,
+    read_value,
+)
 from subluminal.mcp.message.wire import read_reply, read_reply_batch
 from subluminal.mcp.refusal import server_gone
 
@@ -20,31 +33,59 @@ if TYPE_CHECKING:
 
     from subluminal.core.gate.record import CallRecord
     from subluminal.mcp.message.reading import Reading
+    from subluminal.mcp.message.scan import MessageScan
 
 
+IN_FLIGHT = "an id that is in flight"
+MIXED_UP = "its id was used again while it was in flight: no reply can be attributed to it"
 _JUDGED = (CALL, AMBIGUOUS)
 
 
 class Exchange:
+    """An id is in flight from its request to its reply, and one request has it at a time.
+
+    A second request with it is ambiguous: its reply could be taken for the first one's. Where nothing is refused it
+    goes on, and then no reply with this id says anything of either (`_mix_up`).
+    """
+
     def __init__(self, calls: Calls, *, timeout_ms: int = 0) -> None:
         self.calls = calls
         self.timeout_ms = timeout_ms
-        self._pending: dict[bytes, list[Open]] = {}
+        self._pending: dict[bytes, Open] = {}
+        self._given_up = GivenUp()
 
     # -- client to server -----------------------------------------------------------------------------------------
 
     def client_message(self, reading: Reading, message: bytes, wall_ms: int, now_ns: int) -> None:
         """`message` is what was read, byte for byte; it goes on as it is unless it is refused."""
-        kind = reading.kind
-        if kind in _JUDGED:
+        if reading.kind == CALL:
             self.client_call(reading, message, len(message), wall_ms, now_ns)
-            return
-        if kind == BATCH:
+        elif reading.kind == BATCH:
             self._batch(reading, message, wall_ms, now_ns)
-            return
-        if kind != PASS:
-            self.note(reading, now_ns)
-        self.calls.outputs.append(Forward(message))
+        else:
+            self.client_other(reading, message, len(message), wall_ms, now_ns)
+
+    def client_other(
+        self,
+        reading: Reading,
+        data: Any,
+        size: int,
+        wall_ms: int,
+        now_ns: int,
+        args_stream_hash: str | None = None,
+        too_large: str | None = None,
+        batch: Batch | None = None,
+    ) -> bool:
+        """Whatever it is. False: it is refused and answered."""
+        if reading.kind not in _JUDGED:
+            if too_large is None and not (reading.kind == REQUEST and self._is_taken(_key(reading.id_raw))):
+                if reading.kind != PASS:
+                    self._note(reading, now_ns, batch)
+                self.calls.outputs.append(Forward(data))
+                return True
+            reading.tool_name = no_tool(reading)
+            reading.arguments = None
+        return self.client_call(reading, data, size, wall_ms, now_ns, args_stream_hash, too_large, batch)
 
     def client_call(
         self,
@@ -57,69 +98,86 @@ class Exchange:
         too_large: str | None = None,
         batch: Batch | None = None,
     ) -> bool:
-        """A tool call, or what may be one. False: it is refused and answered."""
+        """A tool call, or what may be one, or what cannot pass unjudged. False: it is refused and answered."""
         calls = self.calls
+        id_raw = reading.id_raw
+        key, taken = b"", False
+        if id_raw is not None:
+            key = id_raw if id_raw.isdigit() else id_key(id_raw)
+            taken = key in self._pending or (bool(self._given_up.due) and key in self._given_up)
+            if taken and reading.ambiguous is None:
+                reading.ambiguous = IN_FLIGHT
         entry, record = calls.judge(reading, size, wall_ms, now_ns, args_stream_hash, too_large)
         if record.decision.action != ALLOW:
             self._refuse(record, reading, batch)
             return False
         calls.outputs.append(Forward(data, entry))
-        if entry.id_raw:
+        if not key:  # a notification: no reply will ever say how it went
+            calls.end(entry, "CANCELLED", error=fault("unknown", UNANSWERABLE))
+        elif taken:
+            self._mix_up(key, entry)
+        else:
+            self._pending[key] = entry
             if batch is not None:
                 batch.add(entry)
-            id_raw = entry.id_raw
-            self._pending.setdefault(id_raw if id_raw.isdigit() else id_key(id_raw), []).append(entry)
-        else:  # a notification: no reply will ever say how it went
-            calls.end(entry, "CANCELLED", error=fault("unknown", UNANSWERABLE))
         return True
 
     def _refuse(self, record: CallRecord, reading: Reading, batch: Batch | None) -> None:
         """Recorded, and answered if it has an id; in a batch the answer waits for the others."""
-        reply = b""
-        if reading.id_raw is not None:
-            reply = self.calls.refusal(record, reading.era_2026).reply(reading.id_raw)
-        self.calls.outputs.append(Refused(record, len(reply)))
-        if reply and batch is not None:
-            batch.refusals.append(reply)
-        elif reply:
-            self.calls.outputs.append(Answer(reply))
+        ids = reading.ids
+        if ids is None:
+            ids = [] if reading.id_raw is None else [reading.id_raw]
+        replies: list[bytes] = []
+        if ids:
+            refusal = self.calls.refusal(record, reading.era_2026)
+            replies = [refusal.reply(id_raw) for id_raw in ids]
+            if reading.ids_in_array and batch is None:
+                replies = [b"[" + b",".join(replies) + b"]"]
+        self.calls.outputs.append(Refused(record, sum(map(len, replies))))
+        if batch is not None:
+            batch.refusals += replies
+        else:
+            self.calls.outputs += map(Answer, replies)
 
-    def note(self, reading: Reading, now_ns: int) -> Open | None:
+    def _note(self, reading: Reading, now_ns: int, batch: Batch | None) -> None:
         """Remember what is not a tool call but will be answered; end what the client cancels."""
         if reading.id_raw is None:
-            return None
+            return
+        key = _key(reading.id_raw)
         if reading.kind == REQUEST:
-            entry = Open(reading.id_raw, None, now_ns, method=reading.method)
+            entry = self._pending[key] = Open(reading.id_raw, None, now_ns, method=reading.method)
             self.calls.legs.note_task_request(entry, reading)
-            self._pending.setdefault(id_key(entry.id_raw), []).append(entry)
-            return entry
-        if reading.kind == CANCEL:
-            entries = self._pending.get(id_key(reading.id_raw))
-            if entries:
-                entry = entries[-1]
-                self._give_up(entry)
-                if entry.record is not None:
-                    self.calls.cancelled(entry)
-        return None
+            if batch is not None:
+                batch.add(entry)
+        elif reading.kind == CANCEL and key in self._pending:
+            entry = self._pending[key]
+            self._give_up(entry)
+            if entry.record is not None:
+                self.calls.cancelled(entry)
 
     def _batch(self, reading: Reading, message: bytes, wall_ms: int, now_ns: int) -> None:
         """Every element is judged on its own; the allowed ones go on as a batch."""
-        calls, batch = self.calls, Batch()
-        passed: list[bytes] = []
-        for element in reading.elements:
-            if element.kind in _JUDGED:
-                if not self.client_call(element, None, len(element.raw), wall_ms, now_ns, batch=batch):
-                    continue
-            elif element.kind != PASS:
-                entry = self.note(element, now_ns)
-                if entry is not None:
-                    batch.add(entry)
-            passed.append(element.raw)
+        batch = Batch()
+        passed = [
+            element.raw
+            for element in reading.elements
+            if self.client_other(element, None, len(element.raw), wall_ms, now_ns, batch=batch)
+        ]
         if passed:
             whole = message if len(passed) == len(reading.elements) else b"[" + b",".join(passed) + b"]"
-            calls.outputs.append(Forward(whole))
+            self.calls.outputs.append(Forward(whole))
         if batch.refusals and not batch.waiting:
-            calls.outputs.append(Answer(batch.answer()))  # nothing of it is under way: this is the whole answer
+            self.calls.outputs.append(Answer(batch.answer()))  # nothing of it is under way: this is the whole answer
+
+    def _mix_up(self, key: bytes, entry: Open) -> None:
+        """Two requests with one id are both on their way."""
+        first = self._pending.get(key)
+        if first is not None:
+            self._give_up(first)
+        self._given_up.add(key)
+        for mixed in (first, entry):
+            if mixed is not None and mixed.record is not None:
+                self.calls.end(mixed, "CANCELLED", error=fault("unknown", MIXED_UP))
 
     # -- server to client -----------------------------------------------------------------------------------------
 
@@ -129,7 +187,7 @@ class Exchange:
             self._server_batch(message, now_ns)
             return
         outputs.append(Answer(message))
-        reply = read_reply(message) if self._pending else None
+        reply = read_reply(message) if self._pending or self._given_up.due else None
         if reply is None:
             self.calls.legs.note_task_status(message)
             return
@@ -165,30 +223,33 @@ class Exchange:
         if entry.record is not None:
             self.calls.answered(entry, reply, size, now_ns)
         elif reply.result is not None:
-            if entry.method == "tools/list":
+            if entry.method == TOOLS_LIST:
                 self.calls.tools.learn(read_value(reply.result))
             elif entry.task_id:
                 self.calls.legs.task_answer(entry, reply.result, size)
 
-    def server_scanned(self, values: dict[str, bytes], size: int, stream_hash: str) -> None:
-        """A message too large to hold has passed to the client; `values` are the small members that a scan found."""
-        if "id" not in values or "method" in values:
-            return
-        entry = self.take(values["id"])
-        if entry is not None and entry.record is not None:
+    def server_scanned(self, scan: MessageScan, size: int, stream_hash: str) -> None:
+        """A message too large to hold has passed to the client; a scan has found its small members."""
+        messages = scan.found.messages or [scan.values]
+        for values in messages:
+            entry = self.take(values["id"]) if "id" in values and "method" not in values else None
+            if entry is None:
+                continue
+            if entry.batch is not None and entry.batch.refusals:
+                self.calls.outputs.append(Answer(entry.batch.answer()))
             failed = "error" in values or values.get("result.isError") == b"true"
-            self.calls.answered_unread(entry, failed, size, stream_hash)
+            if entry.record is not None:
+                self.calls.answered_unread(entry, failed, size // len(messages), stream_hash)
+            elif entry.method == TOOLS_LIST:
+                self.calls.tools.learn({"tools": [read_value(tool) for tool in scan.found.tools]})
 
     def take(self, id_raw: bytes) -> Open | None:
-        """The oldest open request with this id: an id used again while in flight is answered in order."""
+        """The open request with this id. It is in flight no more."""
         key = id_raw if id_raw.isdigit() else id_key(id_raw)
-        entries = self._pending.get(key)
-        if not entries:
-            return None
-        entry = entries.pop(0)
-        if not entries:
-            del self._pending[key]
-        if entry.batch is not None:
+        entry = self._pending.pop(key, None)
+        if entry is None:
+            self._given_up.answered(key)
+        elif entry.batch is not None:
             entry.batch.waiting -= 1
         return entry
 
@@ -224,22 +285,25 @@ class Exchange:
             replies.append(server_gone(entry.id_raw, message))
         return replies
 
-    # -- small things ---------------------------------------------------------------------------------------------
+    # -- ids ------------------------------------------------------------------------------------------------------
 
     def _entries(self) -> list[Open]:
-        return [entry for entries in self._pending.values() for entry in entries]
+        return list(self._pending.values())
 
-    def _remove(self, entry: Open) -> None:
-        key = id_key(entry.id_raw)
-        entries = self._pending[key]
-        entries.remove(entry)
-        if not entries:
-            del self._pending[key]
-        if entry.batch is not None:
-            entry.batch.waiting -= 1
+    def _is_taken(self, key: bytes) -> bool:
+        return key in self._pending or key in self._given_up
 
     def _give_up(self, entry: Open) -> None:
         """No reply is awaited any more: refusals of its batch must not wait for it either."""
-        self._remove(entry)
-        if entry.batch is not None and entry.batch.refusals and not entry.batch.waiting:
-            self.calls.outputs.append(Answer(entry.batch.answer()))
+        key = _key(entry.id_raw)
+        del self._pending[key]
+        self._given_up.add(key)
+        batch = entry.batch
+        if batch is not None:
+            batch.waiting -= 1
+            if batch.refusals and not batch.waiting:
+                self.calls.outputs.append(Answer(batch.answer()))
+
+
+def _key(id_raw: bytes | None) -> bytes:
+    return id_key(id_raw or b"")

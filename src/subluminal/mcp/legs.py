@@ -11,6 +11,9 @@ from collections import OrderedDict
 
 from msgspec import Struct
 
+from subluminal.contracts.canonical import canonical_bytes
+from subluminal.contracts.digest import blake2b, sha256_hex
+from subluminal.contracts.errors import CanonicalError
 from subluminal.contracts.jsontext import to_json
 from subluminal.mcp.faults import fault
 from subluminal.mcp.message.reading import read_value
@@ -44,7 +47,7 @@ class Open(Struct, eq=False, gc=False):
     batch: Batch | None = None
     method: str = ""
     task_id: str = ""
-    call_key: bytes = b""  # what a continuation must repeat: tool and arguments
+    tool_name: str = ""  # of a call that may ask for input: what a continuation must repeat, with the same arguments
 
 
 class Batch:
@@ -97,13 +100,18 @@ class Legs:
         """The call that this one continues. Anything else that carries the marker is a new call."""
         if not self._waiting or reading.arguments is None:
             return None
+        try:
+            args_hash = sha256_hex(canonical_bytes(reading.arguments))
+        except CanonicalError:
+            return None
         state = None if reading.request_state is None else read_value(reading.request_state)
-        return self._waiting.pop(_leg_key(call_key(reading), state), None)
+        return self._waiting.pop(_leg_key(reading.tool_name, args_hash, state), None)
 
     def asks_for_input(self, entry: Open, value: dict[str, Any], now_ns: int) -> bool:
-        if value.get("resultType") != "input_required" or not entry.call_key:
+        args_hash = "" if entry.record is None else entry.record.args_hash
+        if value.get("resultType") != "input_required" or not entry.tool_name or not args_hash:
             return False
-        key = _leg_key(entry.call_key, value.get("requestState"))
+        key = _leg_key(entry.tool_name, args_hash, value.get("requestState"))
         forgotten = self._waiting.pop(key, None)  # an identical call, with nothing to tell the two apart
         if forgotten is None and len(self._waiting) >= MAX_WAITING_CALLS:
             _, forgotten = self._waiting.popitem(last=False)
@@ -118,6 +126,9 @@ class Legs:
     def note_task_request(self, entry: Open, reading: Reading) -> None:
         if not self._tasks or reading.method not in _TASK_METHODS:
             return
+        text = reading.raw.lower()
+        if text.count(b"taskid") != 1 or b"\\u" in text:
+            return  # the server may read another task than we do, and its answer would end the wrong call
         value = read_value(reading.raw)
         params = value.get("params") if isinstance(value, dict) else None
         if isinstance(params, dict) and isinstance(params.get("taskId"), str):
@@ -193,9 +204,9 @@ def task_of(result: dict[str, Any]) -> str | None:
     return task_id if isinstance(task_id, str) else None
 
 
-def call_key(reading: Reading) -> bytes:
-    return reading.tool_name.encode("utf-8", "replace") + b"\x00" + (reading.arguments or b"")
-
-
-def _leg_key(key: bytes, state: Any) -> bytes:
-    return key + b"\x00" + to_json(state).encode("utf-8", "replace")
+def _leg_key(tool_name: str, args_hash: str, state: Any) -> bytes:
+    """A digest: a server may give any amount of state, and a call any amount of arguments."""
+    digest = blake2b(to_json(state).encode("utf-8", "replace"), digest_size=32)
+    digest.update(b"\0%s\0" % args_hash.encode() + tool_name.encode("utf-8", "replace"))
+    key: bytes = digest.digest()
+    return key

@@ -90,6 +90,7 @@ class InProcess(Adapter):
                 async def call_tool(tool: str, given: Any) -> Any:
                     return await session.call_tool(tool, given, **options)
 
+                portal.call(session.list_tools)  # as every client does before it calls one
                 yield InProcessSession(portal, call_tool, events, executed)
             guard.close()
 

@@ -47,6 +47,7 @@ def executed_file(setting: Setting) -> Path:
 def agent_session(agent: Agent, events: EventFile, executed: Path) -> Iterator[Session]:
     with agent:
         agent.initialize()
+        agent.request("tools/list")  # as every client does before it calls one
         yield AgentSession(agent, events, executed)
         agent.finish()
     events.wait_type("run_end")

@@ -10,7 +10,9 @@ import pytest
 from harness.engine import rule, tools
 from harness.exchange import Talk
 from harness.playbook import playbook
-from subluminal.mcp import legs
+from subluminal.core.engine.state import terminate_op
+from subluminal.mcp import given_up, legs
+from subluminal.mcp.message import scan
 
 ERA = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
 
@@ -110,12 +112,114 @@ def test_ids_that_look_alike_belong_to_different_calls() -> None:
     assert talk.ends() == [("text", "OK")]
 
 
-def test_an_id_used_again_in_flight_is_answered_in_order() -> None:
+CANCEL_1 = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}'
+AGAIN = {
+    "a call": (call(1, "second"), "second"),
+    "another spelling of the id": (call(1, "second").replace(b'"id":1', b'"id":1.0'), "second"),
+    "a ping": (request("ping", 1), "(ping)"),
+    "a list": (request("tools/list", 1), "(tools/list)"),
+    "a method that is no string": (b'{"jsonrpc":"2.0","id":1,"method":7}', "(unreadable)"),
+}
+
+
+@pytest.mark.parametrize("held", [True, False], ids=["held", "scanned"])
+@pytest.mark.parametrize(("second", "name"), AGAIN.values(), ids=AGAIN.keys())
+def test_a_second_request_with_an_id_in_flight_is_refused_and_the_first_is_served(
+    second: bytes, name: str, held: bool
+) -> None:
     talk = Talk()
-    talk.client(call(1, "first"), call(1, "second"))
+    talk.client(call(1, "first"))
+    ((side, line),) = talk.client(second) if held else talk.client_large(second)
+    assert (side, json.loads(line)["error"]["data"]["subluminal"]["reason_code"]) == ("client", "AMBIGUOUS_MESSAGE")
+    assert talk.ends() == [(name, "ERROR")]
+    assert talk.server(reply(1, error={"code": 1, "message": "no"}))[0][0] == "client"
+    assert talk.ends() == [(name, "ERROR"), ("first", "ERROR")]
+    assert talk.events[3]["call"]["tool_name"] == name
+    assert talk.events[2]["call"]["ambiguous"] == "an id that is in flight"
+    assert talk.client(call(1, "third")) == [to_server(call(1, "third"))], "it is free again"
+
+
+def test_an_id_of_another_request_in_flight_is_no_id_for_a_call() -> None:
+    talk = Talk()
+    talk.client(request("ping", 1))
+    playbook(talk).when("client", call(1)).then(Refused(1))
+
+
+def test_an_id_twice_in_a_batch_is_in_flight_the_second_time() -> None:
+    talk = Talk()
+    out = talk.client(batch(call(1, "first"), request("ping", 1), call(2)))
+    assert out == [to_server(batch(call(1, "first"), call(2)))]
+    ((_, merged),) = talk.server(batch(reply(2), reply(1)))
+    assert sorted(ids(merged)) == [1, 1, 2]
+    assert sorted(talk.ends()) == [("(ping)", "ERROR"), ("echo", "OK"), ("first", "OK")]
+
+
+@pytest.mark.parametrize("how", ["cancelled", "timed out"])
+@pytest.mark.parametrize("id", [1, "x" * 100])
+def test_an_id_that_was_given_up_may_still_be_answered_so_it_is_not_free(how: str, id: Any) -> None:
+    talk = Talk(timeout_ms=100)
+    talk.client(call(id, "slow"))
+    if how == "cancelled":
+        talk.client(request("notifications/cancelled", None, requestId=id).replace(b'"id":null,', b""))
+    else:
+        talk.wait(101)
+        talk.tick()
+    playbook(talk).when("client", call(id, "next")).then(Refused(id))
+    ended = talk.ends()
+    late = reply(id, error={"code": 1, "message": "no"})
+    assert talk.server(late) == [to_client(late)]
+    assert talk.ends() == ended, "a late reply settles nothing"
+    talk.client(call(id, "last"))
+    talk.server(reply(id))
+    assert talk.ends() == [*ended, ("last", "OK")]
+
+
+def test_ids_given_up_are_bounded_and_the_oldest_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(given_up, "MAX_GIVEN_UP", 3)
+    talk = Talk()
+    for number in range(5):
+        talk.client(
+            call(number), request("notifications/cancelled", None, requestId=number).replace(b'"id":null,', b"")
+        )
+    refused = [talk.client(call(number))[0][0] == "client" for number in range(5)]
+    assert refused == [False, False, True, True, True]
+
+
+def test_where_nothing_is_refused_no_reply_is_attributed_to_two_requests_with_one_id() -> None:
+    talk = Talk(mode="observe")
+    talk.client(call(1, "first"))
+    assert talk.client(request("ping", 1)) == [to_server(request("ping", 1))]
+    assert talk.ends() == [("first", "CANCELLED"), ("(ping)", "CANCELLED")]
+    assert "used again" in talk.events[-1]["error"]["message"]
+    talk.client(call(1, "third"))
+    for answer in (reply(1), reply(1), reply(1)):
+        assert talk.server(answer) == [to_client(answer)]
+    assert talk.ends()[2:] == [("third", "CANCELLED")]
+    talk.client(call(1, "fourth"))
     talk.server(reply(1))
-    talk.server(reply(1, error={"code": 1, "message": "no"}))
-    assert talk.ends() == [("first", "OK"), ("second", "ERROR")]
+    assert talk.ends()[3:] == [("fourth", "OK")], "everything that was due has come"
+
+
+def test_a_large_batch_of_replies_ends_every_call_in_it() -> None:
+    talk = Talk()
+    talk.client(batch(call(1), call(2, "bad"), call(3), request("ping", 4)))
+    talk.server_large(batch(reply(1), reply(4), reply(3, {"isError": True, "content": []}), request("roots/list", 1)))
+    assert sorted(talk.ends()) == [("bad", "ERROR"), ("echo", "ERROR"), ("echo", "OK")]
+    assert talk.exchange.calls_open == 0
+
+
+@pytest.mark.parametrize(
+    "twice",
+    [b'"taskId":"bad","taskId":"good"', b'"task\\u0049d":"bad","taskId":"good"', b'"TaskID":"bad","taskId":"good"'],
+)
+def test_a_poll_that_names_two_tasks_ends_neither(twice: bytes) -> None:
+    talk = Talk()
+    for number, task in enumerate(("good", "bad")):
+        talk.client(call(number))
+        talk.server(reply(number, {"task": {"taskId": task}}))
+    talk.client(request("tasks/result", 7, taskId="good").replace(b'"taskId":"good"', twice))
+    talk.server(reply(7, {"content": []}))
+    assert talk.ends() == []
 
 
 def test_a_request_of_the_server_with_the_same_id_is_not_taken_for_the_reply() -> None:
@@ -329,6 +433,54 @@ def test_a_continuation_can_be_used_once() -> None:
     assert talk.count("tool_call_start") == 2
 
 
+def legs_of(talk: Talk, count: int) -> list[str]:
+    """Who got each request of a call that asks for input again and again: "server", or "client" for a refusal."""
+    took = []
+    for number in range(1, count + 1):
+        more = {} if number == 1 else {"requestState": "s1"}
+        took.append(talk.client(call(number, args={"a": 1}, _meta=ERA, **more))[0][0])
+        talk.server(ask(number))
+    return took
+
+
+BUDGET = rule("b", "budget", tools("*"), scope="run", limit_calls=10, on_exceed="BLOCK")
+
+
+def test_the_legs_of_a_call_are_bounded_and_charge_no_budget() -> None:
+    talk = Talk(BUDGET)
+    took = legs_of(talk, 33)
+    assert took == ["server"] * 32 + ["client"]
+    assert reasons(talk)[-1] == "LEGS_EXCEEDED"
+    assert talk.ends() == [("echo", "ERROR")]
+    assert legs_of(talk, 33 * 11).count("server") == 9 * 32, "each call of the budget has as many legs"
+
+
+@pytest.mark.parametrize("rules", [(BUDGET,), ()], ids=["with a rule", "with none that matters"])
+def test_a_policy_says_how_many_legs_a_call_may_have(rules: tuple[dict[str, Any], ...]) -> None:
+    talk = Talk(*rules, defaults={"decision_on_error": "ALLOW", "max_legs": 2})
+    assert legs_of(talk, 3) == ["server", "server", "client"]
+    assert "may have 2 legs" in talk.events[-1]["error"]["message"]
+    watching = Talk(*rules, mode="observe", defaults={"decision_on_error": "ALLOW", "max_legs": 2})
+    assert legs_of(watching, 4) == ["server"] * 4
+    decisions = [e["decision"] for e in watching.events if e["type"] == "tool_call_decision"]
+    assert [d.get("would", {}).get("explain", {}).get("reason_code") for d in decisions] == [None, None] + [
+        "LEGS_EXCEEDED"
+    ] * 2
+
+
+@pytest.mark.parametrize("spoilt", ["", "too many legs", "no policy"])
+def test_a_leg_of_a_run_that_was_ended_is_on_record_as_that(spoilt: str) -> None:
+    talk = Talk(BUDGET, defaults={"decision_on_error": "BLOCK", "max_legs": 1 if spoilt == "too many legs" else 32})
+    talk.client(call(1, _meta=ERA))
+    talk.server(ask(1))
+    if spoilt == "no policy":
+        talk.gate.refuse_all("no policy any more")
+    talk.gate.state.commit([terminate_op("OPERATOR", "enough")])
+    playbook(talk).when("client", call(2, _meta=ERA, requestState="s1")).then(Refused(2, -32084))
+    assert talk.actions() == ["ALLOW", "TERMINATE_RUN"]
+    assert talk.events[-1]["error"]["code"] == -32084
+
+
 def test_policy_is_asked_on_every_leg() -> None:
     talk = Talk(rule("b", "budget", tools("*"), scope="run", limit_calls=1, on_exceed="BLOCK"))
     talk.client(call(1, _meta=ERA))
@@ -403,6 +555,65 @@ def test_annotations_raise_the_risk_class_of_a_tool_and_never_lower_it() -> None
     talk.server(reply(5, {"tools": listed}))
     talk.client(call(1, "plain"), call(2, "marked"), call(3, "delete_all"))
     assert talk.actions()[:2] == ["ALLOW", "BLOCK"]
+
+
+WRITES = rule("w", "deny", {"risk_class": ["write_like"]})
+LISTED = [
+    {"name": "rm", "inputSchema": {"a": [{"name": "decoy"}]}, "annotations": {"destructiveHint": True, "title": "x"}},
+    {"annotations": {"title": '"]}', "readOnlyHint": True}, "name": "l\u00e9\\"},
+    {"name": "cat", "annotations": None},
+]
+
+
+def reasons(talk: Talk) -> list[str]:
+    return [e["decision"]["explain"]["reason_code"] for e in talk.events if e["type"] == "tool_call_decision"]
+
+
+def test_until_a_tool_is_listed_a_rule_that_asks_for_its_class_cannot_be_judged() -> None:
+    talk = Talk(WRITES)
+    talk.client(call(1, "rm"), call(2, "cat"))
+    assert (talk.actions(), reasons(talk)) == (["BLOCK"] * 2, ["TOOL_NOT_LISTED"] * 2)
+    talk.client(request("tools/list", 5))
+    talk.server(reply(5, {"tools": LISTED}))
+    talk.client(call(3, "rm"), call(4, "cat"), call(6, "another"))
+    assert talk.actions()[2:] == ["BLOCK", "ALLOW", "BLOCK"]
+    assert reasons(talk)[2:] == ["DENYLIST_MATCH", "DEFAULT_ALLOW", "TOOL_NOT_LISTED"]
+
+
+@pytest.mark.parametrize("method", [b"tools\\/list", b"tools\\u002flist", b"\\u0074ools/list"])
+@pytest.mark.parametrize("asked", ["held", "scanned"])
+@pytest.mark.parametrize("listed", ["held", "scanned"])
+def test_a_list_is_learned_from_however_it_is_spelled_and_however_large_it_is(
+    method: bytes, asked: str, listed: str
+) -> None:
+    talk = Talk(WRITES)
+    line = request("tools/list", 5).replace(b"tools/list", method)
+    assert (talk.client(line) if asked == "held" else talk.client_large(line)) == [to_server(line)]
+    answer = reply(5, {"nextCursor": "x", "tools": LISTED, "more": [1]})
+    if listed == "held":
+        talk.server(answer)
+    else:
+        talk.server_large(answer)
+    talk.client(call(1, "rm"), call(2, "cat"), call(3, "l\u00e9\\"), call(4, "decoy"))
+    assert reasons(talk) == ["DENYLIST_MATCH", "DEFAULT_ALLOW", "DEFAULT_ALLOW", "TOOL_NOT_LISTED"]
+
+
+def test_a_list_that_was_not_asked_for_teaches_nothing() -> None:
+    talk = Talk(WRITES)
+    talk.client(request("ping", 5), request("tools/list", 6), request("tools/list", 5))
+    talk.server(reply(5, {"tools": LISTED}), reply(7, {"tools": LISTED}))
+    talk.client(call(1, "cat"))
+    assert reasons(talk)[-1] == "TOOL_NOT_LISTED"
+
+
+def test_a_large_list_with_more_tools_than_are_noted_is_still_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "MAX_TOOLS", 2)
+    talk = Talk(WRITES)
+    talk.client(request("tools/list", 5))
+    answer = reply(5, {"tools": LISTED}).replace(b'{"jsonrpc":"2.0","id":5,', b"{")[:-1] + b',"id":5,"jsonrpc":"2.0"}'
+    talk.server_large(answer)
+    talk.client(call(1, "rm"), call(2, "cat"))
+    assert reasons(talk) == ["DENYLIST_MATCH", "TOOL_NOT_LISTED"]
 
 
 def test_ambiguous_messages_pass_in_observe_and_are_refused_under_guardrails() -> None:

@@ -20,10 +20,10 @@ import msgspec
 from subluminal.contracts.digest import sha256_hex
 from subluminal.contracts.jsontext import quote
 from subluminal.contracts.vocabulary import ALLOW
+from subluminal.host.run.tool_notes import RunToolNotes
 from subluminal.mcp.calls import Calls as Judged
 from subluminal.mcp.calls import Forward, Refused
 from subluminal.mcp.faults import fault
-from subluminal.mcp.legs import call_key
 from subluminal.mcp.message.reading import CALL, Reading, Reply
 from subluminal.mcp.tools import ToolNotes
 from subluminal.producer.runtime import TRANSPORT, Runtime
@@ -53,11 +53,11 @@ _encode_escaped = JSONEncoder(separators=(",", ":")).encode
 class Call:
     """One call between its judgement and its end."""
 
-    __slots__ = ("entry", "reading", "refusal")
+    __slots__ = ("entry", "refusal", "tool_name")
 
-    def __init__(self, entry: Open, reading: Reading) -> None:
+    def __init__(self, entry: Open, tool_name: str) -> None:
         self.entry = entry
-        self.reading = reading
+        self.tool_name = tool_name
         self.refusal: Refusal | None = None
 
 
@@ -90,6 +90,7 @@ class Calls:
         if judged is None or turn is None or judged.gate is not producer.gate:
             name = self.runtime.server_name
             style = self.runtime.config.server(name).refusal_style
+            self.tools.keep_in(RunToolNotes(producer.gate.identity.run_id, name))
             judged = Judged(producer.gate, name, TRANSPORT, self.tools, refusal_style=style, follows_tasks=False)
             turn = Turn(producer, judged, _nowhere, _nowhere)
             self._judged, self._turn = judged, turn
@@ -139,7 +140,7 @@ class Calls:
                 reading.arguments = None
             wall_ms = time_ns() // 1_000_000
             entry, record = judged.judge(reading, size, wall_ms, began_ns, stream_hash)
-            call = Call(entry, reading)
+            call = Call(entry, reading.tool_name)
             if record.decision.action == ALLOW:
                 judged.outputs.append(Forward(None, entry))
             else:
@@ -155,7 +156,7 @@ class Calls:
         stopped = await self._state() if _is_watched(call) else None
         entry, value = call.entry, result if isinstance(result, dict) else {}
         if value.get("resultType") == "input_required":
-            entry.call_key = call_key(call.reading)
+            entry.tool_name = call.tool_name
         raw = b"{}" if result is None else args_text(result)
         if raw is None:
             self._end(call, "OK", result=None)

@@ -11,9 +11,7 @@ import signal
 from time import time_ns
 
 from subluminal.adapters.stdio.framing import read_line, split_lines
-from subluminal.mcp.calls import Forward
 from subluminal.mcp.message.exact import read_scan
-from subluminal.mcp.message.reading import AMBIGUOUS, CALL
 from subluminal.mcp.message.wire import read_message
 
 TYPE_CHECKING = False
@@ -126,13 +124,8 @@ class ClientSide:
         big.scan.finish()
         reading = read_scan(big.scan)
         held = big.release() if big.hold and big.fault is None else None
-        exchange = self._exchange
-        if reading.kind in (CALL, AMBIGUOUS) or big.fault is not None:
-            passes = exchange.client_call(reading, held, big.size, wall_ms, now_ns, big.stream_hash(), big.fault)
-        else:
-            passes = True
-            exchange.note(reading, now_ns)
-            exchange.calls.outputs.append(Forward(held))
+        hashed = big.stream_hash()
+        passes = self._exchange.client_other(reading, held, big.size, wall_ms, now_ns, hashed, big.fault)
         if held is not None:
             if not passes:
                 held.close()

@@ -22,6 +22,7 @@ from subluminal.adapters.stdio.server_side import ServerSide
 from subluminal.adapters.stdio.stderr import STDERR, StderrPass
 from subluminal.adapters.stdio.watched import STDIN, STDOUT, Watched
 from subluminal.host.record.doorbell import DELAY_MS
+from subluminal.host.run.tool_notes import RunToolNotes
 from subluminal.mcp.calls import Calls
 from subluminal.mcp.exchange import Exchange
 from subluminal.mcp.tools import ToolNotes
@@ -49,7 +50,8 @@ class Relay:
         self.producer = producer
         self.to_server = Outflow(upstream.stdin)
         self.to_client = Outflow(STDOUT)
-        calls = Calls(producer.gate, server_name, "mcp_stdio", ToolNotes(), refusal_style=server.refusal_style)
+        notes = ToolNotes(RunToolNotes(producer.gate.identity.run_id, server_name))
+        calls = Calls(producer.gate, server_name, "mcp_stdio", notes, refusal_style=server.refusal_style)
         self.exchange = Exchange(calls, timeout_ms=server.timeout_ms or 0)
         self.turn = Turn(
             producer,

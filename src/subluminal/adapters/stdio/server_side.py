@@ -86,4 +86,4 @@ class ServerSide:
         assert big is not None
         big.scan.finish()
         self._to_client.end_line()
-        self._exchange.server_scanned(big.scan.values, big.size, big.stream_hash())
+        self._exchange.server_scanned(big.scan, big.size, big.stream_hash())

@@ -20,16 +20,19 @@ from subluminal.contracts.vocabulary import (
     BLOCK,
     DEFAULT_ALLOW,
     EVALUATION_ERROR,
+    MAX_LEGS,
     REJECT_WITH_HINT,
     TERMINATE_RUN,
     THROTTLE,
+    TOOL_NOT_LISTED,
+    UNINSPECTED_ARGS,
 )
 from subluminal.core.engine.accumulators import BreakerRule, build_rules
 from subluminal.core.engine.hints import clip, duration, fill, make_hint, show_name, suggest, summary
 from subluminal.core.engine.matchers import selectors_match
 from subluminal.core.engine.plan import Plan, Planner
 from subluminal.core.engine.rules import Judgement, Outcome, Refusal, Rule, Unavailable
-from subluminal.core.engine.state import MAX_TERMINATE_CHARS
+from subluminal.core.engine.state import MAX_INTEGER, MAX_TERMINATE_CHARS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,6 +44,10 @@ if TYPE_CHECKING:
     from subluminal.core.engine.trace import Tracer
 
 READ_LIKE = "read_like"
+_NOT_AT_HAND = {
+    UNINSPECTED_ARGS: "arguments were not inspected",
+    TOOL_NOT_LISTED: "the server has not listed the tool",
+}
 DEFAULT_BACKOFF_MS = 1_000
 
 
@@ -54,6 +61,7 @@ class Engine:
         self.applies = selectors_match(snapshot.get("selectors"), identity)
         self.fails_open = defaults.get("decision_on_error") == ALLOW
         self.fails_open_for_reads = bool(defaults.get("fail_open_read_tools"))
+        self.max_legs = min(int(defaults.get("max_legs") or MAX_LEGS), MAX_INTEGER)
         self.rules = build_rules(snapshot.get("rules") or [], identity)
         # Distinguishes the state of bundles that carry the same policy_id; set by the stack.
         self.state_name = self.policy.policy_id
@@ -88,7 +96,8 @@ class Engine:
                     apply = step.apply
                     refusal = apply(judgement, outcome, step.keys)
             except Unavailable as unavailable:
-                refusal, why = self._failure(step.rule, str(unavailable)), "arguments were not inspected"
+                reason_code = str(unavailable)
+                refusal, why = self._failure(step.rule, reason_code), _NOT_AT_HAND[reason_code]
             except Exception as error:  # a rule must never take the shim down: decision_on_error says what holds
                 why = f"could not be evaluated: {type(error).__name__}"
                 refusal = self._failure(step.rule, EVALUATION_ERROR)

@@ -7,13 +7,17 @@ one) are left out. What depends on the arguments, the clock or run state stays f
 
 from __future__ import annotations
 
+from subluminal.contracts.vocabulary import ANNOTATED_CLASSES, TOOL_NOT_LISTED
 from subluminal.core.engine.accumulators import Accumulator
 from subluminal.core.engine.names import NameIndex
-from subluminal.core.engine.rules import AccessRule, Rule, TagRule
+from subluminal.core.engine.rules import AccessRule, Rule, TagRule, Unavailable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
+
+    from subluminal.core.engine.rules import Judgement, Outcome, Refusal
 
 # Tool names are chosen by the agent: both caches are bounded, and names beyond this length are not kept at all.
 MAX_PLANS = 1_024
@@ -53,18 +57,30 @@ class Cache:
 
 
 class Step:
-    """One rule in a plan. `check_risk`: its risk_class depends on a tag that depends on the call."""
+    """One rule in a plan. `check_risk`: its risk_class depends on a tag that depends on the call.
+
+    `unlisted`: it depends on what the tool's server has not said yet, so it can only be judged where a tag settles it.
+    """
 
     __slots__ = ("accumulator", "apply", "check_risk", "conditional", "decides_access", "keys", "rule")
 
-    def __init__(self, rule: Rule, check_risk: bool, keys: Any) -> None:
+    def __init__(self, rule: Rule, check_risk: bool, unlisted: bool, keys: Any) -> None:
         self.rule = rule
-        self.apply = rule.apply
-        self.check_risk = check_risk
+        self.apply = _apply_if_tagged(rule) if unlisted else rule.apply
+        self.check_risk = check_risk and not unlisted
         self.conditional = rule.conditional
         self.decides_access = isinstance(rule, AccessRule)
         self.accumulator = rule if isinstance(rule, Accumulator) else None
         self.keys = keys
+
+
+def _apply_if_tagged(rule: Rule) -> Callable[[Judgement, Outcome, Any], Refusal | None]:
+    def apply(judgement: Judgement, outcome: Outcome, keys: Any) -> Refusal | None:
+        if rule.classed(outcome):
+            return rule.apply(judgement, outcome, keys)
+        raise Unavailable(TOOL_NOT_LISTED)
+
+    return apply
 
 
 class Plan:
@@ -104,16 +120,17 @@ class Planner:
                 self._servers.put(server_name, index)
         return [self._by_number[number] for number in index.find(tool_name)]
 
-    def plan(self, policy: str, server_name: str, tool_name: str, risk: frozenset[str], complete: bool) -> Plan:
+    def plan(self, policy: str, server_name: str, tool_name: str, risk: frozenset[str] | None, complete: bool) -> Plan:
         """`complete` keeps the rules that no longer matter, for a trace."""
         steps: list[Step] = []
-        tags, tagged = set(risk), set[str]()
-        possible = set(risk)
+        tags, tagged = set(risk or ()), set[str]()
+        possible = set(tags)
+        unheard = ANNOTATED_CLASSES if risk is None else frozenset()
         decided = None
         # Once a tag depends on the call, what follows it is settled by the call as well.
         settled = not complete
         for rule in self.named(server_name, tool_name):
-            if rule.risk is not None and not rule.risk & possible:
+            if rule.risk is not None and not rule.risk & possible and not rule.risk & unheard:
                 continue
             check_risk = rule.risk is not None and not rule.risk & tags
             sure = not check_risk and not rule.conditional
@@ -130,7 +147,8 @@ class Planner:
                 if sure:
                     decided = decided or rule
             keys = rule.keys(policy, server_name, tool_name) if isinstance(rule, Accumulator) else None
-            steps.append(Step(rule, check_risk, keys))
+            unlisted = check_risk and rule.risk is not None and bool(rule.risk & unheard)
+            steps.append(Step(rule, check_risk, unlisted, keys))
         access = decided if len(steps) == 1 and steps[0].rule is decided and not complete else None
         if access is not None:
             steps = []

@@ -16,6 +16,7 @@ from subluminal.contracts.vocabulary import (
     AMBIGUOUS_MESSAGE,
     BLOCK,
     EVALUATION_ERROR,
+    LEGS_EXCEEDED,
     MODES,
     RUN_TERMINATED,
     TERMINATE_RUN,
@@ -60,11 +61,11 @@ class _Plans:
 
     __slots__ = ("pairs", "settled", "stateful", "tags", "tags_vary", "wide")
 
-    def __init__(self, pairs: list[tuple[Engine, Plan]], risk: frozenset[str]) -> None:
+    def __init__(self, pairs: list[tuple[Engine, Plan]], risk: frozenset[str] | None) -> None:
         self.pairs = pairs
         self.stateful = any(plan.stateful for _, plan in pairs)
         self.wide = any(plan.wide for _, plan in pairs)
-        self.tags = sorted(risk.union(*(plan.tags for _, plan in pairs)))
+        self.tags = sorted((risk or frozenset()).union(*(plan.tags for _, plan in pairs)))
         self.tags_vary = any(isinstance(step.rule, TagRule) for _, plan in pairs for step in plan.steps)
         # No rule to look at and nothing refused: the decision is the same for every call.
         self.settled: Decision | None = None
@@ -108,7 +109,7 @@ class Stack:
                 return self._terminated(state, judgement, plans, seq)
             outcomes = [_ambiguous(engine, plan) for engine, plan in plans.pairs]
             return Verdict(self._decide(outcomes, judgement), plans.tags, [], None, seq)
-        if plans.settled is not None and trace is None:
+        if plans.settled is not None and trace is None and not judgement.counted:
             seq = state.next_seq()
             if state.stopped:
                 return self._terminated(state, judgement, plans, seq)
@@ -139,9 +140,8 @@ class Stack:
             tracer.finish(self.engines, judgement)
         tags = plans.tags
         if plans.tags_vary:
-            tags = sorted(
-                judgement.call.risk_classes.union(*(outcome.tags | outcome.suspected for outcome in outcomes))
-            )
+            risk = judgement.call.risk_classes or frozenset()
+            tags = sorted(risk.union(*(outcome.tags | outcome.suspected for outcome in outcomes)))
         return Verdict(decision, tags, judgement.trips, watch, seq)
 
     def _evaluate(
@@ -152,7 +152,7 @@ class Stack:
             seq = state.next_seq()
             if state.stopped:
                 return seq, None, None
-            outcomes = [engine.evaluate(plan, judgement, tracer) for engine, plan in plans.pairs]
+            outcomes = self._outcomes(plans, judgement, tracer)
             return seq, outcomes, self._gather(outcomes, judgement, None)
         state.begin(plans.wide)
         try:
@@ -163,12 +163,18 @@ class Stack:
             if judgement.call.call_context is not None and not judgement.counted:
                 claim = claim_of(judgement)
                 judgement.counted = claim is not None and claim.joined
-            outcomes = [engine.evaluate(plan, judgement, tracer) for engine, plan in plans.pairs]
+            outcomes = self._outcomes(plans, judgement, tracer)
             watch = self._gather(outcomes, judgement, claim)
         except BaseException:
             state.abandon()
             raise
         return state.commit(judgement.always, True), outcomes, watch
+
+    def _outcomes(self, plans: _Plans, judgement: Judgement, tracer: Tracer | None) -> list[Outcome]:
+        outcomes = [engine.evaluate(plan, judgement, tracer) for engine, plan in plans.pairs]
+        if judgement.counted:
+            _bound_legs(outcomes, judgement.call.leg)
+        return outcomes
 
     def _gather(self, outcomes: list[Outcome], judgement: Judgement, claim: Claim | None) -> Watch | None:
         """Add to the operations what follows from the decision; the breakers to be told how the call ends."""
@@ -287,6 +293,14 @@ class Stack:
 def _strictest(outcomes: list[Outcome]) -> Outcome:
     """The first of those whose enforced action is the strictest."""
     return max(outcomes, key=lambda outcome: ACTION_STRICTNESS[outcome.engine.enforced(outcome.refusal)])
+
+
+def _bound_legs(outcomes: list[Outcome], leg: int) -> None:
+    """Legs charge no budget, so their number has a bound of its own, which no rule's failing open lifts."""
+    for outcome in outcomes:
+        limit = outcome.engine.max_legs
+        if leg > limit and outcome.refusal is None:
+            outcome.refusal = Refusal(None, BLOCK, LEGS_EXCEEDED, {"limit": limit})
 
 
 def _ambiguous(engine: Engine, plan: Plan) -> Outcome:

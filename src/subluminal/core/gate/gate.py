@@ -162,12 +162,14 @@ class Gate:
     def judge_again(self, record: CallRecord, call: ToolCall, wall_ms: int, mono_ms: int) -> None:
         """A further leg of the same call: policy is asked again, and only the new decision is announced."""
         call.continues = record.call_id
+        record.legs = call.leg = record.legs + 1
         seq, earlier = record.seq, record.decision.action
         self._decide(record, call, wall_ms, mono_ms)
         record.seq = seq
         self.counts.decided_again(earlier, record.decision.action)
         if record.announced:
             self._announce_decision(record, wall_ms)
+        record.value = record.canonical = call.args_raw = None
 
     def _decide(self, record: CallRecord, call: ToolCall, wall_ms: int, mono_ms: int) -> None:
         record.value = record.canonical = None
@@ -177,7 +179,7 @@ class Gate:
             except CanonicalError as fault:
                 if fault.kind in _AMBIGUOUS_KINDS and call.ambiguous is None:
                     call.ambiguous = "arguments: " + fault.kind
-        if self._refuse_all is not None:
+        if self._refuse_all is not None and self.state.terminated is None:
             self._refuse(record, POLICY_INVALID, self._refuse_all)
             return
         if call.too_large is not None and self.state.terminated is None:
@@ -215,7 +217,6 @@ class Gate:
         record.announced = True
         call = record.call
         args_hash = record.args_hash or record.read_args_hash()
-        record.value = record.canonical = None
         emitter = self.emitter
         record.ref = emitter.call_ref(record.call_id, call, args_hash)
         self.outbox.append(
@@ -229,6 +230,8 @@ class Gate:
                 record.tags,
             )
         )
+        # A call may be open for long, and many of them: what its end does not need goes.
+        record.value = record.canonical = call.args_raw = None
         self._announce_decision(record, wall_ms)
 
     def _announce_decision(self, record: CallRecord, wall_ms: int) -> None:

@@ -28,6 +28,7 @@ class CallRecord(Struct, eq=False, gc=False):
     trips: list[dict[str, Any]] = None  # type: ignore[assignment]  # with the decision
     watch: Any = None
     ref: str = ""
+    legs: int = 1
     waited_ms: int = 0  # between the legs of a multi-round-trip call
     announced: bool = False
     settled: bool = False

@@ -11,6 +11,7 @@ from msgspec import Raw, Struct
 
 from subluminal.mcp.message.reading import (
     ABSENT,
+    AMBIGUOUS,
     BATCH,
     CALL,
     CANCEL,
@@ -21,10 +22,12 @@ from subluminal.mcp.message.reading import (
     UNREADABLE,
     Reading,
     ambiguous,
+    name_in,
     raw_elements,
     raw_message,
     raw_params,
     string,
+    take_found,
 )
 
 TYPE_CHECKING = False
@@ -237,59 +240,50 @@ def _plain(text: bytes, stripped: bytes) -> Reading:
 
 def read_scan(scan: MessageScan, text: bytes = b"") -> Reading:
     """The reading of a message that was only scanned: no arguments, no batch, everything else."""
-    if scan.ambiguous is not None:
-        reading = ambiguous(text, scan.ambiguous)
-        reading.id_raw = _scanned_id(scan)
-        reading.tool_name = _scanned_name(scan)
-        return reading
-    by_container: dict[str, _Pairs] = {"": _Pairs(), "params": _Pairs(), "result": _Pairs()}
-    for container, raw_key in scan.keys:
-        try:
-            key = string(b'"' + raw_key + b'"')
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            return ambiguous(text, "a key that is no valid string")
-        by_container[container].append((key, raw_key))
-    top = _variants(by_container[""], _TOP_KEYS)
     method = scan.values.get("method", b"")
-    fault = next((key for key, found in top.items() if len(found) > 1 or found[0][1] != key.encode()), None)
-    inner = _variants(by_container["params"], _PARAM_KEYS)
-    fault = fault or next((key for key, found in inner.items() if len(found) > 1 or found[0][1] != key.encode()), None)
-    if fault is not None:
-        reading = ambiguous(text, f"duplicate or variant key {fault}")
-        reading.id_raw = _scanned_id(scan)
-        reading.tool_name = _scanned_name(scan)
-        return reading
-    if method[:1] == b'"' and method != _TOOLS_CALL:
+    fault = scan.ambiguous or _fault_of_keys(scan)
+    if fault is None and method[:1] == b'"' and method != _TOOLS_CALL:
         try:
             spelled = string(method)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            return ambiguous(text, "a method that is no valid string")
-        if spelled == "tools/call":
-            method = _TOOLS_CALL
-        elif _folded(spelled) == "tools/call":
-            return ambiguous(text, "a variant of the method tools/call")
-    if method != _TOOLS_CALL:
+        except UNREADABLE:
+            fault = "a method that is no valid string"
+        else:
+            if spelled == TOOLS_CALL:
+                method = _TOOLS_CALL
+            elif _folded(spelled) == TOOLS_CALL:
+                fault = "a variant of the method tools/call"
+    if fault is None and method != _TOOLS_CALL:
         return _read_other(text, scan.values.get("id", b""), method, b"")
-    reading = Reading(CALL, text, None, _scanned_name(scan))
-    reading.method = TOOLS_CALL
-    if not reading.tool_name or "\0" in reading.tool_name:
-        return ambiguous(text, "tools/call without a readable tool name")
-    if "id" in scan.nested:
-        return ambiguous(text, "an id that is neither string nor number")
-    reading.id_raw = scan.values.get("id")
+    reading = Reading(AMBIGUOUS, text)
     reading.arguments = None
+    take_found(reading, scan)
+    if fault is None:
+        if not name_in(scan):
+            fault = "tools/call without a readable tool name"
+        elif "\0" in reading.tool_name:
+            fault = "NUL in the tool name"
+        elif "id" in scan.nested:
+            fault = "an id that is neither string nor number"
+    if fault is None:
+        reading.kind = CALL
+        reading.method = TOOLS_CALL
+    reading.ambiguous = fault
     return reading
 
 
-def _scanned_id(scan: MessageScan) -> bytes | None:
-    return None if "id" in scan.nested else scan.values.get("id")
-
-
-def _scanned_name(scan: MessageScan) -> str:
-    try:
-        return string(scan.values.get("params.name", b'""'))
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return ""
+def _fault_of_keys(scan: MessageScan) -> str | None:
+    """A key that some parser may take for another, or twice."""
+    members = {"": _Pairs(), "params": _Pairs(), "result": _Pairs()}
+    for container, raw_key in scan.keys:
+        try:
+            members[container].append((string(b'"' + raw_key + b'"'), raw_key))
+        except UNREADABLE:
+            return "a key that is no valid string"
+    for container, keys in (("", _TOP_KEYS), ("params", _PARAM_KEYS)):
+        for key, spelled in _variants(members[container], keys).items():
+            if len(spelled) > 1 or spelled[0][1] != key.encode():
+                return f"duplicate or variant key {key}"
+    return None
 
 
 def _read_scanned(text: bytes) -> Reading:

@@ -12,6 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from subluminal.mcp.message.scan import MessageScan
+
 # What a message from the client is.
 PASS = "pass"  # forwarded as it is: a notification, something we need not know
 REQUEST = "request"  # a request that is not a tool call: its id is remembered until the answer
@@ -21,6 +23,8 @@ BATCH = "batch"
 AMBIGUOUS = "ambiguous"
 RESPONSE = "response"
 TOOLS_CALL = "tools/call"
+TOOLS_LIST = "tools/list"
+_NO_METHOD = {BATCH: "batch", RESPONSE: "response"}
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 ABSENT = Raw(b"")
@@ -67,6 +71,9 @@ class Reading(Struct, eq=False, gc=False):
     input_responses: bytes | None = None
     ambiguous: str | None = None
     elements: list[Reading] = []
+    # Of a line that holds several messages and cannot be taken apart: whoever may wait for an answer.
+    ids: list[bytes] | None = None
+    ids_in_array: bool = False
 
     @property
     def era_2026(self) -> bool:
@@ -94,6 +101,11 @@ def id_key(id_raw: bytes) -> bytes:
         return id_raw
 
 
+def no_tool(reading: Reading) -> str:
+    """What the record calls a message that names no tool: a name that no tool has."""
+    return f"({reading.method or _NO_METHOD.get(reading.kind, 'unreadable')})"
+
+
 def ambiguous(text: bytes, reason: str) -> Reading:
     """Best effort for the record and the answer: the last name and id that stand in the text."""
     reading = Reading(AMBIGUOUS, text)
@@ -103,10 +115,47 @@ def ambiguous(text: bytes, reason: str) -> Reading:
         message = raw_message(text)
         reading.id_raw = bytes(message.id) or None
         members = raw_params(bytes(message.params))
-        reading.tool_name = string(bytes(members.name))
+        reading.tool_name = string(bytes(members.name)) or no_tool(reading)
     except UNREADABLE:
-        pass
+        from subluminal.mcp.message.scan import MessageScan
+
+        scan = MessageScan(strict=False)
+        scan.feed(text)
+        scan.finish()
+        take_found(reading, scan)
     return reading
+
+
+def take_found(reading: Reading, scan: MessageScan) -> None:
+    """What a scan knows of a message that cannot be read: its name, and who waits for an answer."""
+    ids = [message["id"] for message in scan.found.messages if _is_id(message.get("id", b""))]
+    if scan.is_array:
+        # §5.1 of JSON-RPC: where no id can be found it is null.
+        reading.ids, reading.ids_in_array = ids or [b"null"], bool(ids)
+        reading.tool_name = no_tool(Reading(BATCH))
+        return
+    if scan.found.messages:
+        reading.ids = ids
+    id_raw = scan.values.get("id", b"")
+    reading.id_raw = id_raw if "id" not in scan.nested and _is_id(id_raw) else None
+    reading.tool_name = name_in(scan) or no_tool(reading)
+
+
+def name_in(scan: MessageScan) -> str:
+    """Empty where none can be read."""
+    try:
+        return "" if "params.name" in scan.nested else string(scan.values.get("params.name", b""))
+    except UNREADABLE:
+        return ""
+
+
+def _is_id(raw: bytes) -> bool:
+    """Whether it can stand in an answer: a lenient look takes much for a value that no client could read again."""
+    try:
+        _any(raw)
+    except UNREADABLE:
+        return False
+    return True
 
 
 def read_value(raw: bytes) -> Any:

@@ -1,12 +1,16 @@
-"""A streaming look at one JSON message in bounded memory: for messages too large or too deep to hold.
+"""A streaming look at one JSON message in bounded memory: for messages too large, too deep or too odd to read.
 
 It finds the top-level members and the members of `params` and `result` wherever they stand, keeps the small raw
-values that matter (method, id, tool name), and reports anything that two parsers could read differently. Everything
-deeper is skipped in bulk: escapes are blanked out, strings cut away, and only brackets counted, all in C.
+values that matter (method, id, tool name), and reports anything that two parsers could read differently. After such a
+report it goes on as a lenient reader would: whoever waits for an answer is still to be found. Everything deeper is
+skipped in bulk.
 
     scan = MessageScan()
     scan.feed(chunk) ...          chunks of the message
     scan.finish()                 then: scan.values, scan.ambiguous
+
+Arrays of objects are followed in two places: messages in a batch (or behind one another on one line), and the tools
+in a result. Each element is scanned as an object of its own.
 """
 
 from __future__ import annotations
@@ -14,24 +18,31 @@ from __future__ import annotations
 import codecs
 import re
 
+from subluminal.mcp.message.elements import Elements, Found
+from subluminal.mcp.message.reading import UNREADABLE, string
+from subluminal.mcp.message.skip import Skip
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 # A captured value: an id, a method, a tool name. Longer than any of these has reason to be.
 MAX_CAPTURE_BYTES = 4096
 # A message with more members than this at the levels we follow is not a tool call of any real client.
 MAX_FOLLOWED_MEMBERS = 4096
-# Rounds of removing matched bracket pairs before counting one by one.
-_COLLAPSE_ROUNDS = 8
-
-_NOT_BRACKETS = bytes(b for b in range(256) if b not in b"{}[]")
-# All that JSON has outside strings. Anything else (a comment, a single quote) could make a lenient parser begin or end
-# its strings elsewhere than we do.
-_OUTSIDE_STRINGS = b" \t{}[],:+-.0123456789eEtrufalsn"
+# Messages looked at in a batch that cannot be taken apart, and tools in a list.
+MAX_MESSAGES = 1024
+MAX_TOOLS = 4096
 # Control characters stand nowhere in JSON but for white space outside strings.
 _NO_CONTROL = bytes(b for b in range(256) if b >= 0x20 or b == 0x09)
 _SCALAR = re.compile(rb"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false|null")
-_SPACE = b" \t"
-_SCALAR_END = re.compile(rb"[,}\] \t]")
-_TOKEN = re.compile(rb'"[^"]*"?|[{}\[\]]')
+# Control characters are white space here: a strict scan has reported them before they are looked at.
+_SOLID = re.compile(rb"[^\x00-\x20]")
+_SCALAR_END = re.compile(rb"[,}\]\x00-\x20]")
+_OPENING = re.compile(rb"[{\[]")
 _FOLLOWED = (b"params", b"result")
+_ENDS = ("fault", "done")
+_ANNOTATIONS = (b"annotations",)
 
 
 class MessageScan:
@@ -40,36 +51,38 @@ class MessageScan:
     Not `strict`: for messages that pass whatever is in them, and of which we want to know as much as can be read.
     """
 
-    def __init__(self, strict: bool = True) -> None:
+    def __init__(self, strict: bool = True, followed: tuple[bytes, ...] = _FOLLOWED) -> None:
         self.values: dict[str, bytes] = {}
-        self.nested: set[str] = set()  # names of values that are objects or arrays, known only as `{}` or `[]`
+        self.nested: set[str] = set()  # names of values that were not read: known only as `{}`, `[]` or `"..."`
         self.keys: list[tuple[str, bytes]] = []  # (container, raw key), in order, duplicates included
         self.ambiguous: str | None = None
+        self.is_array = False
+        self.found = Found()  # messages of an array, or behind the first one; tools of `result.tools`
+        self._followed = followed
+        self._lists = not strict  # inside an array of tools nothing is checked
+        self._elements: Elements | None = None
         self._strict = strict
         self._utf8: codecs.IncrementalDecoder | None = None
         self._carry = b""  # bytes that the next chunk must be joined with
         self._state = "start"
         self._container = ""  # "" at the top level, else "params" / "result"
         self._key = b""
-        self._depth = 0  # brackets open inside the value being skipped
-        self._in_string = False
+        self._skip = Skip()
         self._capture: bytearray | None = None
         self._members = 0
 
     def feed(self, chunk: bytes) -> None:
-        if self.ambiguous is not None:
+        if self._state == "fault":
             return
         if self._strict and chunk.translate(None, _NO_CONTROL):
-            self._fault("a raw control character")
-            return
+            self._doubt("a raw control character")
         if self._strict and (self._utf8 is not None or not chunk.isascii()):
             if self._utf8 is None:
                 self._utf8 = codecs.getincrementaldecoder("utf-8")()
             try:
                 self._utf8.decode(chunk)
             except UnicodeDecodeError:
-                self._fault("invalid UTF-8")
-                return
+                self._doubt("invalid UTF-8")
         buf = self._carry + chunk if self._carry else chunk
         self._carry = b""
         # A chunk that ends inside an escape waits for its other half.
@@ -79,55 +92,71 @@ class MessageScan:
             buf = buf[:-1]
         # Blank out escapes without moving anything: every quote left delimits a string.
         clean = buf.replace(b"\\\\", b"__").replace(b'\\"', b"__") if b"\\" in buf else buf
-        self._run(buf, clean)
+        pos = self.run(buf, clean, 0)
+        while pos < len(buf) and self._state == "done":
+            pos = self._behind(buf, clean, pos)
 
     def finish(self) -> None:
-        if self.ambiguous is not None:
-            return
-        if self._utf8 is not None:
+        if self._elements is not None:
+            self._elements.finish()
+        if self._strict and self._utf8 is not None:
             try:
                 self._utf8.decode(b"", True)
             except UnicodeDecodeError:
-                self._fault("invalid UTF-8")
-                return
+                self._doubt("invalid UTF-8")
         if self._carry or self._state != "done":
             self._fault("incomplete JSON")
 
+    @property
+    def has_ended(self) -> bool:
+        return self._state in _ENDS
+
+    @property
+    def is_whole(self) -> bool:
+        return self._state == "done"
+
     # -- the machine ------------------------------------------------------------------------------------------
 
+    def _doubt(self, reason: str) -> None:
+        """The first reason stands. What follows is read as leniently as a server might."""
+        self.ambiguous = self.ambiguous or reason
+        self._strict = False
+
     def _fault(self, reason: str) -> None:
-        self.ambiguous = reason
+        """Nothing more can be found."""
+        self._doubt(reason)
         self._state = "fault"
 
-    def _run(self, buf: bytes, clean: bytes) -> None:
-        pos = 0
+    def run(self, buf: bytes, clean: bytes, pos: int) -> int:
+        """On from `pos` to the end of the message, or of the piece. `clean` is `buf` with escapes blanked out."""
         end = len(buf)
-        while pos < end and self._state != "fault":
+        while pos < end and self._state not in _ENDS:
             state = self._state
             if state == "skip":
-                pos = self._skip(buf, clean, pos)
+                pos = self._skip.run(clean, pos, self._strict)
+                if self._skip.doubt is not None and self._strict:
+                    self._doubt(self._skip.doubt)
+                if self._skip.ended:
+                    self._state = "after_value"
             elif state == "key_string":
                 pos = self._string(buf, clean, pos, "colon")
             elif state == "value_string":
                 pos = self._string(buf, clean, pos, "after_value")
             elif state == "scalar":
                 pos = self._scalar(buf, pos)
+            elif state == "elements":
+                pos = self._array(buf, clean, pos)
             else:
-                while pos < end and buf[pos] in _SPACE:
-                    pos += 1
-                if pos < end:
-                    pos = self._structure(buf, pos)
+                solid = _SOLID.search(buf, pos)
+                pos = end if solid is None else self._structure(buf, solid.start())
+        return pos
 
     def _structure(self, buf: bytes, pos: int) -> int:
         """One structural byte, where one is due."""
         byte = buf[pos]
         state = self._state
         if state == "start":
-            if byte == 0x7B:
-                self._state = "key_or_end"
-            else:
-                self._fault("a batch too large to take apart" if byte == 0x5B else "not a JSON object")
-            return pos + 1
+            return self._start(buf, pos)
         if state in ("key_or_end", "key"):
             if byte == 0x22:
                 self._capture = bytearray()
@@ -153,7 +182,57 @@ class MessageScan:
                 return pos + 1
             if byte == 0x7D:
                 return self._close(pos)
-        self._fault("trailing bytes" if state == "done" else "invalid JSON")
+        self._fault("invalid JSON")
+        return pos
+
+    def _start(self, buf: bytes, pos: int) -> int:
+        """Whatever stands before the first bracket (a byte order mark, say) is passed over."""
+        opening = _OPENING.search(buf, pos)
+        if opening is None or opening.start() != pos:
+            self._doubt("not a JSON object")
+            return len(buf) if opening is None else opening.start()
+        if buf[pos] == 0x7B:
+            self._state = "key_or_end"
+        else:
+            self._doubt("a batch too large to take apart")
+            self.is_array = True
+            self._follow(MAX_MESSAGES, _FOLLOWED, self.found.keep_message)
+        return pos + 1
+
+    def _behind(self, buf: bytes, clean: bytes, pos: int) -> int:
+        """What follows a whole message on its line: bytes of no meaning, or further messages."""
+        if self._elements is not None and self._elements.ended not in ("", Elements.CLOSED):
+            return len(buf)
+        if _SOLID.search(buf, pos) is None:
+            return len(buf)
+        self._doubt("trailing bytes")
+        opening = buf.find(b"{", pos)
+        if opening < 0:
+            return len(buf)
+        if not self.found.messages:
+            self.found.keep_message(self)
+        self._follow(MAX_MESSAGES - len(self.found.messages), _FOLLOWED, self.found.keep_message)
+        return self.run(buf, clean, opening)
+
+    # -- arrays of objects ------------------------------------------------------------------------------------
+
+    def _follow(self, bound: int, followed: tuple[bytes, ...], keep: Callable[[MessageScan], None]) -> None:
+        self._elements = Elements(bound, lambda: MessageScan(False, followed), keep)
+        self._state = "elements"
+
+    def _array(self, buf: bytes, clean: bytes, pos: int) -> int:
+        elements = self._elements
+        assert elements is not None
+        pos = elements.run(buf, clean, pos)
+        if elements.ended == elements.LOST:
+            self._fault("invalid JSON")
+        elif elements.ended and self._container:
+            self._state = "after_value"
+            if elements.ended == elements.FULL:  # on to the array's end without a look
+                self._skip.begin(depth=1)
+                self._state = "skip"
+        elif elements.ended:
+            self._state = "done"
         return pos
 
     def _value(self, byte: int, pos: int) -> int:
@@ -161,13 +240,15 @@ class MessageScan:
             self._capture = bytearray(b'"')
             self._state = "value_string"
             return pos + 1
-        if byte == 0x7B and self._container == "" and self._key in _FOLLOWED:
+        if byte == 0x5B and self._lists and self._container == "result" and self._key == b"tools":
+            self._follow(MAX_TOOLS, _ANNOTATIONS, self.found.keep_tool)
+            return pos + 1
+        if byte == 0x7B and self._container == "" and self._key in self._followed:
             self._container = self._key.decode()
             self._state = "key_or_end"
             return pos + 1
         if byte in b"{[":
-            self._depth = 0
-            self._in_string = False
+            self._skip.begin()
             self._keep(b"{}" if byte == 0x7B else b"[]", nested=True)  # the value's kind, its content was not read
             self._state = "skip"
             return pos
@@ -185,8 +266,8 @@ class MessageScan:
 
     def _keep(self, raw: bytes, nested: bool = False) -> None:
         try:
-            key = self._key.decode("ascii")
-        except UnicodeDecodeError:
+            key = string(b'"%s"' % self._key) if b"\\" in self._key else self._key.decode("ascii")
+        except UNREADABLE:
             return
         name = f"{self._container}.{key}" if self._container else key
         self.values[name] = raw
@@ -197,8 +278,7 @@ class MessageScan:
         quote = clean.find(b'"', pos)
         stop = quote if quote >= 0 else len(buf)
         if self._strict and buf.find(b"\t", pos, stop) >= 0:
-            self._fault("a raw control character")
-            return stop
+            self._doubt("a raw control character")
         capture = self._capture
         if capture is not None:
             if len(capture) + stop - pos > MAX_CAPTURE_BYTES:
@@ -211,9 +291,9 @@ class MessageScan:
             return len(buf)
         if after == "after_value":
             if capture is None:
-                self._keep(b'"..."')
+                self._keep(b'"..."', nested=True)
                 if self._strict and self._key in (b"method", b"name", b"id"):
-                    self._fault(f"{self._key.decode()} too long")
+                    self._doubt(f"{self._key.decode()} too long")
             else:
                 self._keep(bytes(capture) + b'"')
             self._capture = None
@@ -231,62 +311,9 @@ class MessageScan:
                 return stop
             if match:
                 if self._strict and not _SCALAR.fullmatch(capture):
-                    self._fault("invalid JSON")
-                    return stop
+                    self._doubt("invalid JSON")
                 self._keep(bytes(capture))
                 self._capture = None
         if match:
             self._state = "after_value"
         return stop
-
-    # -- bulk skipping ----------------------------------------------------------------------------------------
-
-    def _skip(self, buf: bytes, clean: bytes, pos: int) -> int:
-        """Pass over a nested value. Most chunks cannot hold its end, and counting brackets proves it."""
-        rest = clean[pos:] if pos else clean
-        pieces = rest.split(b'"')
-        outside = b"".join(pieces[1::2] if self._in_string else pieces[0::2])
-        if self._strict and outside.translate(None, _OUTSIDE_STRINGS):
-            self._fault("invalid JSON")
-            return pos
-        if self._strict and b"\t" in rest and outside.count(b"\t") != rest.count(b"\t"):
-            self._fault("a raw control character")
-            return pos
-        brackets = outside.translate(None, _NOT_BRACKETS)
-        for _ in range(_COLLAPSE_ROUNDS):
-            fewer = brackets.replace(b"{}", b"").replace(b"[]", b"")
-            if len(fewer) == len(brackets):
-                break
-            brackets = fewer
-        closers = brackets.count(b"}") + brackets.count(b"]")
-        # With depth 0 the value begins in this chunk, and a collapsed pair could be its beginning and end.
-        if closers < self._depth:
-            self._depth += len(brackets) - 2 * closers
-            if len(pieces) % 2 == 0:
-                self._in_string = not self._in_string
-            return len(buf)
-        return self._skip_exactly(clean, pos)
-
-    def _skip_exactly(self, clean: bytes, pos: int) -> int:
-        if self._in_string:
-            quote = clean.find(b'"', pos)
-            if quote < 0:
-                return len(clean)
-            self._in_string = False
-            pos = quote + 1
-        depth = self._depth
-        for match in _TOKEN.finditer(clean, pos):
-            token = match.group()
-            if token[0] == 0x22:
-                if len(token) == 1 or token[-1] != 0x22:
-                    self._in_string = True
-            elif token in (b"{", b"["):
-                depth += 1
-            else:
-                depth -= 1
-                if depth == 0:
-                    self._depth = 0
-                    self._state = "after_value"
-                    return match.end()
-        self._depth = depth
-        return len(clean)

@@ -11,6 +11,7 @@ from typing import Any
 
 from subluminal.contracts.canonical import canonical_bytes
 from subluminal.contracts.policy import SNAPSHOT_FORMAT
+from subluminal.contracts.vocabulary import MAX_LEGS
 from subluminal.policy.lint.cover import normal_match
 from subluminal.policy.lint.load import checked_bundle
 
@@ -22,7 +23,8 @@ def compile_bundle(source: bytes, filename: str) -> dict[str, Any]:
 
 def snapshot_of(bundle: dict[str, Any]) -> dict[str, Any]:
     """The snapshot of a bundle that `load` has checked."""
-    snapshot = {"snapshot_format": SNAPSHOT_FORMAT, **bundle, "rules": _normal(bundle["rules"])}
+    defaults = {key: value for key, value in bundle["defaults"].items() if (key, value) != ("max_legs", MAX_LEGS)}
+    snapshot = {"snapshot_format": SNAPSHOT_FORMAT, **bundle, "defaults": defaults, "rules": _normal(bundle["rules"])}
     snapshot["policy_hash"] = sha256(snapshot_bytes(snapshot)).hexdigest()
     return snapshot
 

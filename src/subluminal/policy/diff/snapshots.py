@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from subluminal.contracts.vocabulary import MAX_LEGS
 from subluminal.policy.diff.change import LOOSENS, NEUTRAL, TIGHTENS, Change, worst
 from subluminal.policy.diff.rules import changed_rules
 
@@ -53,6 +54,11 @@ def _defaults(old: dict[str, Any], new: dict[str, Any]) -> list[Change]:
             outcome = "is let through" if direction == LOOSENS else "is refused"
             summary = f"{effect} {outcome}"
             changes.append(Change(direction, "changed", None, f"defaults.{field}", old[field], new[field], summary))
+    before, after = old.get("max_legs", MAX_LEGS), new.get("max_legs", MAX_LEGS)
+    if before != after:
+        direction, words = (LOOSENS, "more") if after > before else (TIGHTENS, "fewer")
+        summary = f"a call may have {words} legs"
+        changes.append(Change(direction, "changed", None, "defaults.max_legs", before, after, summary))
     return changes
 
 

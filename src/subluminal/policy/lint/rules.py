@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from subluminal.contracts.vocabulary import RISK_CLASSES
+from subluminal.contracts.vocabulary import ANNOTATED_CLASSES, RISK_CLASSES
 from subluminal.policy.document.tree import Mapping, Node, Scalar, Sequence
 from subluminal.policy.lint.effects import EFFECTS
 from subluminal.policy.lint.findings import MAX_FINDINGS, Finding, nearest, shown
@@ -36,6 +36,7 @@ def lint(rules: dict[int, dict[str, Any]], root: Node, filename: str, *, advise:
         find_unreachable(rules, linter)
         _unknown_risk_classes(rules, linter)
         note_readings(rules, linter)
+        _classes_of_servers(rules, linter)
     return linter.findings
 
 
@@ -84,3 +85,17 @@ def _unknown_risk_classes(rules: dict[int, dict[str, Any]], linter: Linter) -> N
                 linter.warn(("match", "risk_class", position), "unknown-risk-class", message, fix)
         if rule["kind"] == "tag" and rule["enabled"]:
             known |= set(rule["effect"]["tag"]["add_risk_class"])
+
+
+def _classes_of_servers(rules: dict[int, dict[str, Any]], linter: Linter) -> None:
+    """A class that no tag above gives is what the server says of its own tools, once it has said it."""
+    tagged: set[str] = set()
+    for index, rule in rules.items():
+        linter.base, linter.rule_id = ("rules", index), rule["rule_id"]
+        for position, word in enumerate(rule["match"].get("risk_class", [])):
+            if word in ANNOTATED_CLASSES and word not in tagged:
+                message = f"no tag rule above gives the risk class {shown(word)}: it rests on the server's own word"
+                fix = f"add a tag rule above that names the tools and adds {word}"
+                linter.note(("match", "risk_class", position), "servers-word", message, fix)
+        if rule["kind"] == "tag" and rule["enabled"]:
+            tagged |= set(rule["effect"]["tag"]["add_risk_class"])

@@ -493,3 +493,46 @@ def test_a_trace_shows_which_rule_asked_for_what() -> None:
     ]
     assert trace[0]["state_before"] == trace[0]["state_after"] == {"tokens": 0}
     assert trace[1]["state_before"] == {"last_ms_ago": 0}
+
+
+# -- tools whose server has not listed them
+
+
+def unlisted(*rules: dict[str, Any], **members: Any) -> tuple[str, str]:
+    run = Run(compiled(*rules, **members))
+    decision = run.call("rm", {"force": True}, risk_classes=None).decision
+    return decision.action, decision.reason_code
+
+
+BY_CLASS = rule("w", "deny", {"risk_class": ["write_like"]})
+
+
+def test_a_rule_by_a_class_of_the_server_cannot_be_judged_before_the_tool_is_listed() -> None:
+    assert unlisted(BY_CLASS) == ("BLOCK", "TOOL_NOT_LISTED")
+    assert unlisted(BY_CLASS, on_error="ALLOW") == ("ALLOW", "TOOL_NOT_LISTED")
+    assert unlisted(BY_CLASS, mode="control") == ("REJECT_WITH_HINT", "TOOL_NOT_LISTED")
+    assert unlisted(
+        rule("b", "budget", {"risk_class": ["network_like"]}, scope="run", limit_calls=9, on_exceed="BLOCK")
+    ) == ("BLOCK", "TOOL_NOT_LISTED")
+
+
+def test_a_tag_settles_what_the_server_has_not_said() -> None:
+    tag = rule("t", "tag", tools("rm"), add_risk_class=["write_like"])
+    assert unlisted(tag, BY_CLASS) == ("BLOCK", "DENYLIST_MATCH")
+    forced = rule("t", "tag", {"args": {"key_equals": {"force": True}}}, add_risk_class=["write_like"])
+    assert unlisted(forced, BY_CLASS) == ("BLOCK", "DENYLIST_MATCH")
+    gently = rule("t", "tag", {"args": {"key_equals": {"force": False}}}, add_risk_class=["write_like"])
+    assert unlisted(gently, BY_CLASS) == ("BLOCK", "TOOL_NOT_LISTED")
+
+
+def test_a_rule_that_cannot_match_anyway_needs_no_list() -> None:
+    other_args = rule("w", "deny", {"risk_class": ["write_like"], "args": {"has_keys": ["path"]}})
+    of_a_tag = rule("p", "deny", {"risk_class": ["paid"]})
+    behind = [rule("ok", "allow", tools("rm")), BY_CLASS]
+    assert unlisted(other_args) == unlisted(of_a_tag) == ("ALLOW", "DEFAULT_ALLOW")
+    assert unlisted(*behind) == ("ALLOW", "ALLOWLIST_MATCH")
+
+
+def test_a_tag_by_a_class_of_the_server_cannot_be_judged_either() -> None:
+    chained = rule("t", "tag", {"risk_class": ["write_like"]}, add_risk_class=["danger"])
+    assert unlisted(chained, rule("d", "deny", {"risk_class": ["danger"]})) == ("BLOCK", "TOOL_NOT_LISTED")

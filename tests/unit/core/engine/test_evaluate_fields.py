@@ -221,6 +221,8 @@ CASES = [
          [rule("g", "tag", add_risk_class=["read_like"]), rule("d", "deny", {"args": {"has_keys": ["k"]}})],
          ("defaults", "fail_open_read_tools"), lambda run: run.action("t", uninspected=True), A,
          defaults={"decision_on_error": "BLOCK", "fail_open_read_tools": True}),
+    Case("Defaults.max_legs", [], ("defaults", "max_legs"), lambda run: run.action("t", continues="c", leg=3), B,
+         defaults={"decision_on_error": "BLOCK", "max_legs": 2}),
     selector("env", ["prod"]),
     selector("agent_id", ["other"]),
     selector("client", ["claude"]),

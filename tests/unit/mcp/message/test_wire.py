@@ -119,7 +119,8 @@ def test_what_two_parsers_could_read_differently_is_ambiguous(line: bytes) -> No
 def test_an_ambiguous_call_is_answered_under_its_id_when_there_is_one(trick: str) -> None:
     line = in_params(b'"name":"ls"' if trick == "duplicate key" else b'"Arguments":{}')
     assert read_line(line).id_raw == b"7"
-    assert read_line(PLAIN + b"x").id_raw is None
+    assert read_line(PLAIN + b"x").id_raw == b"7"
+    assert read_line(b'{"jsonrpc":"2.0","id":NaN,"method":"tools/call"').id_raw is None
 
 
 HARMLESS: dict[str, tuple[bytes, str]] = {

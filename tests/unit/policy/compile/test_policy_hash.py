@@ -194,9 +194,14 @@ def test_the_order_of_rules_counts(order: list[int]) -> None:
 
 def test_a_default_written_out_is_the_default() -> None:
     spelled = with_value(BUNDLE, ("defaults", "fail_open_read_tools"), False)
+    spelled = with_value(spelled, ("defaults", "max_legs"), 32)
     spelled = with_value(spelled, ("rules", 2, "effect", "budget", "cost_units_per_call"), 1)
     spelled = with_value(spelled, ("rules", 5, "effect", "dedupe", "key"), "args_hash")
     assert policy_hash(spelled) == policy_hash(BUNDLE)
+
+
+def test_another_number_of_legs_is_another_policy() -> None:
+    assert policy_hash(with_value(BUNDLE, ("defaults", "max_legs"), 31)) != policy_hash(BUNDLE)
 
 
 def test_spellings_of_one_match_have_one_hash() -> None:

@@ -116,6 +116,7 @@ LOOSENING: dict[str, Edit] = {
     "mode to observe": put_top(mode="observe"),
     "errors let through": put_top(defaults={"decision_on_error": "ALLOW"}),
     "reads let through on errors": put_top(defaults={"decision_on_error": "BLOCK", "fail_open_read_tools": True}),
+    "more legs": put_top(defaults={"decision_on_error": "BLOCK", "max_legs": 33}),
     "fewer environments": lambda b: b["selectors"].update(env=["ci"]),
     "other environments": lambda b: b["selectors"].update(env=["ci", "dev"]),
     "one more selector": lambda b: b["selectors"].update(client=["codex"]),

@@ -229,3 +229,19 @@ def test_the_pure_yaml_parser_reads_the_same(path: Path, monkeypatch: pytest.Mon
     assert pure.bundle == fast.bundle
     # The two word syntax errors differently and may point at neighbouring places.
     assert [finding.code for finding in pure.findings] == [finding.code for finding in fast.findings]
+
+
+def servers_word(*rules: dict[str, Any]) -> list[str | None]:
+    findings = load_bundle(bundle(*rules), "p.json").findings
+    assert all(finding.level == "warning" for finding in findings)
+    return [finding.rule_id for finding in findings if finding.code == "servers-word"]
+
+
+def test_a_class_that_no_tag_above_gives_rests_on_the_servers_word() -> None:
+    deny = rule("deny", "deny", {"risk_class": ["write_like"]})
+    budget = rule("budget", "budget", {"risk_class": ["network_like"]}, scope="run", limit_calls=1, on_exceed="BLOCK")
+    tag = rule("tag", "tag", tools("w*"), add_risk_class=["write_like"])
+    assert servers_word(deny, budget) == ["deny", "budget"]
+    assert servers_word(tag, deny, budget) == ["budget"]
+    assert servers_word(deny, tag) == servers_word({**tag, "enabled": False}, deny) == ["deny"]
+    assert servers_word(rule("reads", "allow", {"risk_class": ["read_like"]})) == []
