@@ -34,13 +34,15 @@ test: setup
 test-clients: setup
 	@$(BIN)/python -m pytest tests/clients -m clients --tb=short -r fEs --no-header
 
-# Coverage-guided, on the reading of hostile lines; then new examples for every property test of the adapter.
+# Coverage-guided, on the reading of hostile lines; then new examples for every property test of the adapter, and random
+# producers against the ledger's rules of ownership.
 FUZZ_SECONDS ?= 60
 fuzz: setup
 	@if $(PIP) atheris==3.0.0; then \
 		$(BIN)/python tests/fuzz/fuzz_wire.py .venv/fuzz -max_total_time=$(FUZZ_SECONDS) -max_len=2000; \
 	else echo "atheris cannot be installed here; only the property tests run"; fi
-	@HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest tests/unit/mcp tests/unit/core/emit --no-header
+	@HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest tests/unit/mcp tests/unit/core/emit \
+		tests/unit/ledger/test_producer_rules.py --no-header
 
 check: setup
 	@$(BIN)/ruff check .
