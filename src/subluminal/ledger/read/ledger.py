@@ -188,7 +188,7 @@ class Ledger:
         )
         found = calls_beginning(self.connection, call_id, run_id, shim_id)
         if len(found) == 1:
-            sql = f"{select} WHERE c.call_id = ? AND c.run_id = ? AND p.shim_id IS ?"
+            sql = f"{select} WHERE c.call_id = ? AND c.run_id = ? AND coalesce(p.shim_id, '') = ?"
             row: sqlite3.Row = self.connection.execute(sql, found[0]).fetchone()
             return row
         if found:

@@ -21,8 +21,8 @@ def calls_beginning(
 ) -> list[tuple[str, str, str]]:
     """(call_id, run_id, shim_id), likewise. One id may be used by several runs, and by several shims of one."""
     sql = (
-        "SELECT c.call_id, c.run_id, p.shim_id FROM tool_calls c LEFT JOIN producers p USING (producer_no)"
-        " WHERE c.call_id >= ? AND c.call_id < ?"
+        "SELECT c.call_id, c.run_id, coalesce(p.shim_id, '') FROM tool_calls c INDEXED BY tool_calls_call"
+        " LEFT JOIN producers p USING (producer_no) WHERE c.call_id >= ? AND c.call_id < ?"
     )
     values = prefix_range(prefix)
     for column, value in (("c.run_id", run_id), ("p.shim_id", shim_id)):
