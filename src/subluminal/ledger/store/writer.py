@@ -2,7 +2,7 @@
 
     store.write(work)              one transaction; inside it, `work` calls
         store.add(line)            BadEvent for a line that is no event, or contradicts one that is stored
-        store.set_offset(...)      a journal's offset commits together with its events: exactly once
+        store.places.set(...)      a journal's offset commits together with its events: exactly once
 
 Rows gather in memory and are written with `executemany`. If anything fails, the transaction and every cache are thrown
 away together; the caller offers the same lines again later.
@@ -27,7 +27,6 @@ from msgspec import UNSET
 
 from subluminal.contracts import events as ev
 from subluminal.contracts.errors import LedgerError
-from subluminal.host.clock import utc_now
 from subluminal.host.home import heads_path, snapshot_dir
 from subluminal.host.record.journal import journal_name
 from subluminal.ledger.fold import reading
@@ -36,6 +35,7 @@ from subluminal.ledger.fold.reading import AnyEvent, BadEvent, read_event
 from subluminal.ledger.fold.run import Producer, Run, json_text
 from subluminal.ledger.store import chain
 from subluminal.ledger.store.agent_rows import AgentTable
+from subluminal.ledger.store.journal_places import JournalPlaces
 from subluminal.ledger.store.lines import N_BITS
 from subluminal.ledger.store.schema import BUSY_TIMEOUT_MS, open_writer
 from subluminal.ledger.store.tables import CallTable, Catalogue, ConflictTable, EventTable, RunTable
@@ -63,6 +63,7 @@ class Store:
             self.connection = open_writer(path, busy_timeout_ms=busy_timeout_ms)
         except (sqlite3.Error, OSError) as error:
             raise LedgerError(f"The ledger {path} cannot be opened for writing: {error}.") from None
+        self.places = JournalPlaces(self.connection)
         self._heads_path = heads_path(path) if path else os.devnull
         self._heads_limit = chain.COMPACT_ABOVE_BYTES
         self.unwitnessed: dict[str, chain.Head] = {}
@@ -235,32 +236,6 @@ class Store:
         if same is False:
             raise BadEvent(OTHER_CONTENT.format(seq, producer.shim_id))
         return same is True
-
-    # -- journals ---------------------------------------------------------------------------------------------
-
-    def known_journals(self) -> list[str]:
-        return [row[0] for row in self.connection.execute("SELECT name FROM journals")]
-
-    def offset(self, name: str) -> tuple[int, int, int, int] | None:
-        sql = "SELECT inode, offset, lines, rejected_bytes FROM journals WHERE name = ?"
-        found: tuple[int, int, int, int] | None = self.connection.execute(sql, (name,)).fetchone()
-        return found
-
-    def set_offset(self, name: str, inode: int, offset: int, lines: int, rejected_bytes: int) -> None:
-        self.connection.execute(
-            "INSERT INTO journals VALUES (?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET"
-            " inode = excluded.inode, offset = excluded.offset, lines = excluded.lines,"
-            " rejected_bytes = excluded.rejected_bytes",
-            (name, inode, offset, lines, rejected_bytes),
-        )
-
-    def forget_journal(self, name: str) -> None:
-        """Its place only: that its shim was heard through a journal stays known, or others could go on in its name."""
-        self.connection.execute("DELETE FROM journals WHERE name = ?", (name,))
-
-    def record_rejected(self, source: str, line_no: int, reason: str, size: int) -> None:
-        sql = "INSERT INTO rejected (source, line_no, reason, bytes, at) VALUES (?, ?, ?, ?, ?)"
-        self.connection.execute(sql, (source, line_no, reason, size, utc_now()))
 
     # -- other writes -----------------------------------------------------------------------------------------
 

@@ -122,11 +122,14 @@ def _orphans(connection: sqlite3.Connection) -> list[Fault]:
 # -- tables that all runs fill --------------------------------------------------------------------------------------
 
 
+# Of a run that was pruned and has come again, the witness speaks of what is there.
+_TOMBSTONES = f"SELECT run_id, event_count, chain_head FROM tombstones WHERE {_NO_RUN}"
+
+
 class Catalogue:
     """What the events of all runs name: for `policy_versions`, `server_tools` and `tombstones`, which are of no run."""
 
-    def __init__(self, heads: dict[str, Head]) -> None:
-        self._heads = heads
+    def __init__(self) -> None:
         self._tools: set[tuple[Any, ...]] = set()
         self._modes: dict[tuple[Any, ...], set[Any]] = {}
         self._moments: dict[tuple[Any, ...], set[Any]] = {}
@@ -137,13 +140,14 @@ class Catalogue:
             self._modes.setdefault(tuple(key), set()).add(mode)
             self._moments.setdefault(tuple(key), set()).add(created_at)
 
-    def check(self, connection: sqlite3.Connection) -> list[Fault]:
+    def check(self, connection: sqlite3.Connection, heads: dict[str, Head]) -> list[Fault]:
+        """`heads`, read after the snapshot of the database was taken: a run is announced there, and then removed."""
         # What only runs that were pruned have named stays, and no event speaks for it.
-        all_runs = not any(head.pruned for head in self._heads.values())
+        all_runs = not any(head.pruned for head in heads.values())
         return [*self._check_tools(connection, all_runs), *self._check_policies(connection, all_runs)] + [
             _fault(f"the tombstone of run {run_id} is not what ledger.heads announces")
-            for run_id, count, head in connection.execute("SELECT run_id, event_count, chain_head FROM tombstones")
-            if self._heads.get(run_id) != Head(count, head, pruned=True)
+            for run_id, count, head in connection.execute(_TOMBSTONES)
+            if heads.get(run_id) != Head(count, head, pruned=True)
         ]
 
     def _check_tools(self, connection: sqlite3.Connection, all_runs: bool) -> list[Fault]:

@@ -51,14 +51,14 @@ def verify_ledger(path: str) -> tuple[DatabaseReport, list[Report]]:
     with closing(open_reader(path)) as connection:
         connection.execute("BEGIN")
         database = check_database(connection, path, full=True)
-        catalogue = Catalogue(heads)
+        catalogue = Catalogue()
         reports: list[Report] = []
         try:
             # Of a database that was changed, what is wrong with its runs is named as well, as far as it can be read.
             reports = _verify_runs(path, connection, heads, catalogue)
             if all(report.rows_checked for report in reports):
                 database.covered = True
-                database.faults += catalogue.check(connection)
+                database.faults += catalogue.check(connection, read_heads(heads_path(path)))
         except sqlite3.DatabaseError as error:
             database.faults.append(unreadable(error))
         return database, reports

@@ -241,6 +241,10 @@ def test_what_only_pruned_runs_have_named_is_no_fault(path: str) -> None:
     store.close()
     database, _ = verify_ledger(path)
     assert database.faults == [] and database.covered
+    store = Store(path)
+    store.write(lambda: [store.add(line) for line in lines])
+    store.close()
+    assert faults(path) == [], "nor is one that has come again, from a bundle"
 
 
 def test_analyze_is_no_fault(path: str) -> None:
