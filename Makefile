@@ -34,15 +34,17 @@ test: setup
 test-clients: setup
 	@$(BIN)/python -m pytest tests/clients -m clients --tb=short -r fEs --no-header
 
-# Coverage-guided, on the reading of hostile lines; then new examples for every property test of the adapter, and for
-# what the two SDKs' own validators make of a value (the TypeScript SDK is installed from npm into .venv/sdks).
+# Coverage-guided, on the reading of hostile lines; then new examples for every property test of the adapter (the life of
+# ids among them), for random producers against the ledger's rules of ownership, for run state that is killed at its
+# stores, and for what the two SDKs' own validators make of a value (the TypeScript SDK comes from npm into .venv/sdks).
 FUZZ_SECONDS ?= 60
 fuzz: setup
 	@if $(PIP) atheris==3.0.0; then \
 		$(BIN)/python tests/fuzz/fuzz_wire.py .venv/fuzz -max_total_time=$(FUZZ_SECONDS) -max_len=2000; \
 	else echo "atheris cannot be installed here; only the property tests run"; fi
 	@HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest tests/unit/mcp tests/unit/core/emit \
-		tests/unit/core/engine/test_readings.py -r s --no-header
+		tests/unit/core/engine/test_readings.py tests/unit/ledger/test_producer_rules.py \
+		tests/unit/host/run/test_crash.py -r s --no-header
 
 check: setup
 	@$(BIN)/ruff check .

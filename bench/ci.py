@@ -187,7 +187,8 @@ def _pss_kib(pid: int) -> int:
 
 def check(root: Path, runs: int, calls: int) -> list[str]:
     """What is wrong with the bundles of a shimmed round; empty if nothing is."""
-    from subluminal.ledger.trace.bundle import open_bundle, verify_bundle
+    from subluminal.ledger.trace.bundle import open_bundle
+    from subluminal.ledger.trace.bundle_proof import verify_bundle
 
     wanted = expected(calls)
     faults = []

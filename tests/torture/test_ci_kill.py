@@ -18,7 +18,8 @@ from harness.headless import NO_DELETE, Job
 from harness.processes import MARKER_VARIABLE, assert_no_processes, new_marker
 from harness.waiting import GENEROUS_S, pause, wait_for
 from subluminal.ledger.store.writer import Store
-from subluminal.ledger.trace.bundle import open_bundle, verify_bundle
+from subluminal.ledger.trace.bundle import open_bundle
+from subluminal.ledger.trace.bundle_proof import verify_bundle
 
 KILLS = int(os.environ.get("SUB_TORTURE_KILLS", "8"))
 SEED = 4_711

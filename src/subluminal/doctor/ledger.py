@@ -1,4 +1,4 @@
-"""Does the record arrive, whole and unchanged?"""
+"""Does the record arrive, whole and unchanged, and does every producer speak for itself alone?"""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from subluminal.ledger.daemon.contact import listens
 from subluminal.ledger.daemon.health import ledger_health
 from subluminal.ledger.daemon.sync import sync
 from subluminal.ledger.read.ledger import open_ledger
-from subluminal.ledger.trace.verify import verify_run
+from subluminal.ledger.trace.rebuilt import conflicts
+from subluminal.ledger.trace.report import OWNERS
+from subluminal.ledger.trace.verify import verify_database, verify_run
 from subluminal.reports.printable import count
 
 # Checking a chain reads every event of the run; a longer one is left to `sub verify`.
@@ -19,6 +21,8 @@ MAX_CHAIN_EVENTS = 100_000
 # What a daemon that runs may be behind while shims are busy.
 _TOLERATED_LAG_BYTES = 1 << 20
 _SYNC_S = 3.0
+# Faults of one kind that are named one by one.
+_NAMED = 3
 
 
 def check_ledger() -> Area:
@@ -34,13 +38,30 @@ def check_ledger() -> Area:
     else:
         counts = f"{count(health['runs'], 'run')}, {count(health['calls'], 'call')}"
         area.summary = f"{counts}, {_size(health['size_bytes'])}"
-        _check_last_run(area)
+        try:
+            _check_last_run(area)
+            _check_database(area)
+        except sqlite3.Error as error:
+            broken = f"{health['path']} is damaged: {error}"
+            area.add(ERROR, "ledger-unreadable", broken, quoted("mv", health["path"], health["path"] + ".damaged"))
+            return area
     _check_daemon(area, health, caught_up)
-    if health["rejected_lines"]:
-        place = home.rejected_dir()
-        message = f"{count(health['rejected_lines'], 'line')} in journals were no events and were set aside"
-        area.add(WARNING, "rejected-lines", message, "head -c 2000 " + quoted(place) + "/*")
+    _check_rejected(area, health)
     return area
+
+
+def _check_rejected(area: Area, health: dict[str, object]) -> None:
+    rejected, disputed = health["rejected_lines"] or 0, health["disputed_lines"] or []
+    assert isinstance(rejected, int) and isinstance(disputed, list)
+    mend = "head -c 2000 " + quoted(home.rejected_dir()) + "/*"
+    if rejected > len(disputed):
+        message = f"{count(rejected - len(disputed), 'line')} in journals were no events and were set aside"
+        area.add(WARNING, "rejected-lines", message, mend)
+    if disputed:
+        first = disputed[0]
+        example = f"{first['source']}, line {first['line_no']}: {first['reason']}"
+        message = f"{count(len(disputed), 'line')} in journals spoke in another's name and were set aside ({example})"
+        area.add(ERROR, "disputed-lines", message, mend)
 
 
 def _check_daemon(area: Area, health: dict[str, object], caught_up: bool) -> None:
@@ -74,19 +95,34 @@ def _check_last_run(area: Area) -> None:
         report = verify_run(home.ledger_db(), run_id) if is_short else None
     except LedgerError:
         return  # no run yet
-    except sqlite3.Error as error:
-        place = home.ledger_db()
-        area.add(ERROR, "ledger-unreadable", f"{place} is damaged: {error}", quoted("mv", place, place + ".damaged"))
-        return
     area.facts["last_run"] = run_id
     area.facts["last_run_intact"] = report.ok if report is not None else None
     if report is None:
+        area.summary += ", last run too long to be checked here (`sub verify`)"
         return
-    if report.ok:
-        area.summary += ", chain intact"
-    else:
-        message = f"the record of the last run was changed: {report.faults[0].what}"
+    changed = [fault for fault in report.faults if fault.part != OWNERS]
+    if changed:
+        message = f"the record of the last run was changed: {changed[0].what}"
         area.add(ERROR, "chain-broken", message, f"sub verify {quoted(run_id)}")
+    else:
+        area.summary += ", last run: chain intact and rows agree"
+
+
+def _check_database(area: Area) -> None:
+    """The file, its schema, and in all runs, not in the last alone, whether producers spoke of each other's calls."""
+    database = verify_database(home.ledger_db())
+    area.facts["integrity_check"] = database.integrity
+    for fault in database.faults[:_NAMED]:
+        area.add(ERROR, "ledger-changed", f"the ledger's database was changed: {fault.what}", "sub verify --all")
+    if database.ok:
+        area.summary += f", database: schema and {database.integrity} integrity check"
+    with open_ledger() as ledger:
+        found = conflicts(ledger.connection)
+    area.facts["conflicts"] = found
+    for fault in found[:_NAMED]:
+        area.add(ERROR, "foreign-calls", f"{fault.what} (call {fault.call_id})", "sub verify --all")
+    if len(found) > _NAMED:
+        area.add(ERROR, "foreign-calls", f"and {len(found) - _NAMED} more such calls", "sub verify --all")
 
 
 def _size(number: int) -> str:

@@ -23,6 +23,7 @@ from harness.ledger import EventMaker
 from harness.waiting import wait_for
 from subluminal.cli.main import COMMANDS
 from subluminal.doctor import clients, self_test
+from subluminal.doctor.ledger import check_ledger
 
 BIN = os.path.dirname(sys.executable)
 SUB = os.path.join(BIN, "sub")
@@ -286,6 +287,28 @@ def test_a_changed_record_is_an_error(home: ClientHome) -> None:
         database.execute("DELETE FROM events WHERE rowid = (SELECT min(rowid) FROM events)")
     found = finding(examined(code=1), "chain-broken")
     assert found["mend"] == "sub verify run-1"
+
+
+def test_what_was_checked_of_the_ledger_is_said_and_no_more(home: ClientHome, monkeypatch: pytest.MonkeyPatch) -> None:
+    maker = EventMaker("run-1", "shim-1")
+    stored(home.sub_home, [maker.run_start(), maker.start(), maker.run_end()])
+    told = area(examined(code=0), "ledger")
+    assert told["integrity_check"] == "full" and told["conflicts"] == []
+    assert "last run: chain intact and rows agree, database: schema and full integrity check" in told["summary"]
+    monkeypatch.setattr("subluminal.doctor.ledger.MAX_CHAIN_EVENTS", 2)
+    monkeypatch.setattr("subluminal.ledger.trace.database.FULL_BELOW_BYTES", 1)
+    seen = check_ledger()
+    assert seen.facts["last_run_intact"] is None and seen.facts["integrity_check"] == "quick"
+    assert "last run too long to be checked here" in seen.summary and "quick integrity check" in seen.summary
+    assert "intact" not in seen.summary
+
+
+def test_an_index_that_was_changed_is_an_error(home: ClientHome) -> None:
+    stored(home.sub_home, [EventMaker("run-1", "shim-1").run_start()])
+    with sqlite3.connect(home.sub_home / "ledger.db") as database:
+        database.execute("DROP INDEX tool_calls_refused")
+    found = finding(examined(code=1), "ledger-changed")
+    assert "the index tool_calls_refused is missing" in found["message"] and found["mend"] == "sub verify --all"
 
 
 def test_a_ledger_that_is_no_database_can_be_moved_away(home: ClientHome) -> None:

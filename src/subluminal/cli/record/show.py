@@ -25,40 +25,51 @@ Examples:
 
 OPTIONS = [
     Option("--run", "run", "The run of the call, where several use its id.", metavar="RUN"),
+    Option("--shim", "shim", "The shim of the call, where several of a run use its id.", metavar="SHIM"),
     Option("--json", "as_json", "One JSON object.", is_flag=True),
     Option("--no-sync", "no_sync", "Do not take in what still lies in the spool.", is_flag=True),
 ]
 
 
+_Call = tuple[str, str, str]  # call_id, run_id, shim_id
+
+
 def show(values: Values) -> int:
     bring_up_to_date(values["no_sync"])
     with open_ledger() as ledger:
-        run_id, call_id = _find(ledger, values["target"], values["run"])
-        if call_id is None:
+        run_id, call = _find(ledger, values["target"], values["run"], values["shim"])
+        if call is None:
             _show_run(ledger, run_id, values["as_json"])
         else:
-            _show_call(ledger, run_id, call_id, values["as_json"])
+            _show_call(ledger, call, values["as_json"])
     return 0
 
 
-def _find(ledger: Ledger, target: str, run: str | None) -> tuple[str, str | None]:
-    """(run_id, call_id); no call_id: the run itself is meant."""
+def _find(ledger: Ledger, target: str, run: str | None, shim: str | None) -> tuple[str, _Call | None]:
+    """The run, and the call; no call: the run itself is meant."""
     if run is None and target == "last":
         return ledger.resolve_run("last"), None
     run_id = None if run is None else ledger.resolve_run(run)
-    runs = [] if run_id is not None else runs_beginning(ledger.connection, target)
+    runs = [] if run_id is not None or shim is not None else runs_beginning(ledger.connection, target)
     if runs == [target]:
         return target, None
-    calls = calls_beginning(ledger.connection, target, run_id)
+    calls = calls_beginning(ledger.connection, target, run_id, shim)
     if len(runs) + len(calls) == 1:
-        return (runs[0], None) if runs else (calls[0][1], calls[0][0])
+        return (runs[0], None) if runs else (calls[0][1], calls[0])
     if runs or calls:
-        if {call_id for call_id, _ in calls} == {target}:
-            names = ", ".join(run for _, run in calls)
-            raise LedgerError(f"Several runs have a call {target!r}: {names}.", hint="Choose one with --run RUN.")
-        raise ambiguous("run or call", target, [*runs, *(call_id for call_id, _ in calls)])
+        if {call_id for call_id, _, _ in calls} == {target}:
+            raise _several(target, calls)
+        raise ambiguous("run or call", target, [*runs, *(call_id for call_id, _, _ in calls)])
     hint = "`sub runs` and `sub query` list what there is."
     raise LedgerError(f"There is no run or call {target!r} in the ledger.", hint=hint)
+
+
+def _several(target: str, calls: list[_Call]) -> LedgerError:
+    runs, shims = dict.fromkeys(call[1] for call in calls), dict.fromkeys(call[2] for call in calls)
+    if len(runs) == 1:
+        names = ", ".join(shims)
+        return LedgerError(f"Several shims have a call {target!r}: {names}.", hint="Choose one with --shim SHIM.")
+    return LedgerError(f"Several runs have a call {target!r}: {', '.join(runs)}.", hint="Choose one with --run RUN.")
 
 
 def _show_run(ledger: Ledger, run_id: str, as_json: bool) -> None:
@@ -73,11 +84,11 @@ def _show_run(ledger: Ledger, run_id: str, as_json: bool) -> None:
         sys.stdout.write("\n".join(lines(run, items, terminal_columns())) + "\n")
 
 
-def _show_call(ledger: Ledger, run_id: str, call_id: str, as_json: bool) -> None:
+def _show_call(ledger: Ledger, names: _Call, as_json: bool) -> None:
     from subluminal.cli.record.show_call import lines
     from subluminal.ledger.read.description import describe
 
-    call = describe(ledger, ledger.call(call_id, run_id))
+    call = describe(ledger, ledger.call(*names))
     if as_json:
         print_json_rows([call])
     else:

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import os
 import re
+import sqlite3
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
 import click
 
 from subluminal.cli.render.columns import PIPE_CELLS, cut
 from subluminal.cli.render.output import note, paint, print_json
-from subluminal.contracts.errors import LedgerError, UsageError
+from subluminal.contracts.errors import LedgerError, UsageError, VerificationError
 from subluminal.host import home
 from subluminal.reports.printable import printable
 
 if TYPE_CHECKING:
-    from subluminal.ledger.trace.verify import Report
+    from subluminal.ledger.read.ledger import Ledger
+    from subluminal.ledger.trace.bundle import Bundle
+    from subluminal.ledger.trace.report import DatabaseReport, Report
 
 # Bad lines named one by one; beyond that only their number.
 _NAMED_LINES = 20
@@ -66,8 +70,9 @@ def export_run_command(run: str, output: str | None, as_json: bool) -> None:
 def ingest_command(sources: tuple[str, ...], as_json: bool) -> int:
     """Read events into the ledger: a JSONL file, a trace bundle, or - for standard input.
 
-    Reading the same events twice adds nothing. A line that is no event is reported with its number; the good ones are
-    kept. A bundle that was changed is refused as a whole.
+    Reading the same events twice adds nothing. A line that is no event, or speaks for a shim that has a journal here,
+    is reported with its number; the good ones are kept. A bundle that `sub verify` finds fault with is refused as a
+    whole, before anything is stored.
 
     \b
     Examples:
@@ -75,10 +80,15 @@ def ingest_command(sources: tuple[str, ...], as_json: bool) -> int:
       sub ingest trace.tar.gz
       ci-agent | tee events.jsonl | sub ingest -
     """
+    from subluminal.ledger.trace.bundle import is_bundle, open_bundle
+
     counts = {"stored": 0, "known": 0, "bad": 0}
     bad_lines: list[dict[str, Any]] = []
-    for source in sources:
-        _ingest_source(source, counts, bad_lines, quiet=as_json)
+    with ExitStack() as opened:
+        found = {source: opened.enter_context(open_bundle(source)) for source in sources if is_bundle(source)}
+        _require_sound(list(found.values()))
+        for source in sources:
+            _ingest_source(source, found.get(source), counts, bad_lines, quiet=as_json)
     if as_json:
         print_json({**counts, "bad_lines": bad_lines})
     else:
@@ -88,15 +98,39 @@ def ingest_command(sources: tuple[str, ...], as_json: bool) -> int:
     return 1 if counts["bad"] else 0
 
 
-def _ingest_source(source: str, counts: dict[str, int], bad_lines: list[dict[str, Any]], *, quiet: bool) -> None:
-    from subluminal.ledger.trace.bundle import is_bundle, open_bundle
+def _require_sound(bundles: list[Bundle]) -> None:
+    from subluminal.ledger.trace.bundle_proof import verify_opened
 
+    with _this_ledger() as ledger:
+        for bundle in bundles:
+            report = verify_opened(bundle, ledger)
+            if not report.ok:
+                fault = report.faults[0]
+                place = f"event {fault.event}: " if fault.event is not None else ""
+                hint = f"Nothing was stored. `sub verify {bundle.name}` says what is wrong with it."
+                raise VerificationError(f"{bundle.name} is no sound bundle: {place}{fault.what}.", hint=hint)
+
+
+@contextmanager
+def _this_ledger() -> Iterator[Ledger | None]:
+    """This machine's, if it has one yet."""
+    from subluminal.ledger.read.ledger import open_ledger
+
+    if not os.path.exists(home.ledger_db()):
+        yield None
+        return
+    with open_ledger() as ledger:
+        yield ledger
+
+
+def _ingest_source(
+    source: str, bundle: Bundle | None, counts: dict[str, int], bad_lines: list[dict[str, Any]], *, quiet: bool
+) -> None:
     if source == "-":
         _ingest_lines("<stdin>", _lines(sys.stdin.buffer), counts, bad_lines, quiet)
-    elif is_bundle(source):
-        with open_bundle(source) as bundle:
-            _ingest_lines(source, bundle.lines(), counts, bad_lines, quiet)
-            _ingest_policies(bundle.policies())
+    elif bundle is not None:
+        _ingest_lines(source, bundle.lines(), counts, bad_lines, quiet)
+        _ingest_policies(bundle.policies())
     else:
         try:
             with open(source, "rb") as file:
@@ -142,12 +176,14 @@ def _ingest_policies(policies: Iterable[tuple[str, bytes]]) -> None:
 @click.command("verify")
 @click.argument("what", default="last", metavar="[RUN|last|BUNDLE]")
 @click.option("--all", "want_all", is_flag=True, help="Every run in the ledger.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per run.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per run; with --all, one of the ledger last.")
 def verify_command(what: str, want_all: bool, as_json: bool) -> int:
     """Prove that the record was not changed.
 
-    Checks the hash chain of a run, its witness in ledger.heads, and that every row is what the events say. Names the
-    first bad event after an edit, a removal, a reordering or a cut, and then ends with 1.
+    Checks the hash chain of a run, its witness in ledger.heads, that every row is what the events say, that no producer
+    speaks of another's calls, and the database itself: SQLite's integrity check and the schema. With --all every table
+    is held against the events of all runs. Names the first bad event after an edit, a removal, a reordering or a cut,
+    and then ends with 1.
 
     \b
     Examples:
@@ -156,51 +192,87 @@ def verify_command(what: str, want_all: bool, as_json: bool) -> int:
       sub verify --all
       sub verify trace.tar.gz
     """
-    from msgspec.structs import asdict
-
-    reports = _reports(what, want_all)
+    database, reports = _reports(what, want_all)
     for report in reports:
         if as_json:
-            print_json({"ok": report.ok, **asdict(report)})
+            print_json(_run_facts(report, None if want_all else database))
         else:
             _print_report(report)
     if any(report.ok and report.witnessed == 0 for report in reports):
         note("Without its line in ledger.heads, a run whose end was cut off cannot be told from a whole one.")
+    if database is not None and not as_json:
+        _print_database(database)
+    elif database is not None and (want_all or not reports):
+        print_json(_database_facts(database))
     if want_all and not as_json:
         note(f"{len(reports)} runs, {sum(not report.ok for report in reports)} with faults")
-    return 0 if all(report.ok for report in reports) else 1
+    return 0 if all(report.ok for report in reports) and (database is None or database.ok) else 1
 
 
-def _reports(what: str, want_all: bool) -> list[Report]:
+def _reports(what: str, want_all: bool) -> tuple[DatabaseReport | None, list[Report]]:
     from subluminal.ledger.read.ledger import open_ledger
-    from subluminal.ledger.trace.bundle import is_bundle, verify_bundle
-    from subluminal.ledger.trace.verify import verify_all, verify_run
+    from subluminal.ledger.trace.bundle import is_bundle
+    from subluminal.ledger.trace.bundle_proof import verify_bundle
+    from subluminal.ledger.trace.database import unreadable
+    from subluminal.ledger.trace.verify import verify_database, verify_ledger, verify_run
 
     path = home.ledger_db()
     if want_all:
-        return verify_all(path)
+        return verify_ledger(path)
     if is_bundle(what):
-        if not os.path.exists(path):
-            return [verify_bundle(what)]
+        with _this_ledger() as found:
+            return None, [verify_bundle(what, found)]
+    database = verify_database(path)
+    try:
         with open_ledger() as ledger:
-            return [verify_bundle(what, ledger)]
-    with open_ledger() as ledger:
-        try:
-            run_id = ledger.resolve_run(what)
-        except LedgerError:
-            run_id = what  # one that was removed is known to its witness only
-    return [verify_run(path, run_id)]
+            try:
+                run_id = ledger.resolve_run(what)
+            except LedgerError:
+                run_id = what  # one that was removed is known to its witness only
+        return database, [verify_run(path, run_id)]
+    except sqlite3.DatabaseError as error:
+        database.faults.append(unreadable(error))
+        return database, []
+
+
+def _run_facts(report: Report, database: DatabaseReport | None) -> dict[str, Any]:
+    from msgspec.structs import asdict
+
+    facts = {"ok": report.ok, "chain_ok": report.chain_ok, "rows_ok": report.rows_ok, **asdict(report)}
+    return facts if database is None else {**facts, "database": _database_facts(database)}
+
+
+def _database_facts(database: DatabaseReport) -> dict[str, Any]:
+    from msgspec.structs import asdict
+
+    return {"ok": database.ok, **asdict(database)}
 
 
 def _print_report(report: Report) -> None:
     name = cut(printable(report.run_id), PIPE_CELLS) or "bundle"
     if report.ok:
         doubt = ", not in ledger.heads yet" if report.witnessed == 0 else ""
-        print(f"{paint('ok', 'green')}   {name}: {report.events} events, chain head {report.head[:16]}…{doubt}")
+        rows = "; rows agree" if report.rows_ok else ""
+        print(f"{paint('ok', 'green')}   {name}: {report.events} events, chain head {report.head[:16]}…{doubt}{rows}")
+        return
     for fault in report.faults:
         place = f"event {fault.event}: " if fault.event is not None else ""
         call = f" (call {printable(fault.call_id)})" if fault.call_id is not None else ""
-        print(f"{paint('BAD', 'red')}  {name}: {place}{printable(fault.what)}{call}")
+        print(f"{paint('BAD', 'red')}  {name}: {fault.part}: {place}{printable(fault.what)}{call}")
+    if report.chain_ok and report.witnessed is not None:
+        print(f"     {name}: the chain of {report.events} events is whole, head {report.head[:16]}…")
+
+
+def _print_database(database: DatabaseReport) -> None:
+    for fault in database.faults:
+        print(f"{paint('BAD', 'red')}  database: {printable(fault.what)}")
+    if database.ok:
+        checked = f"schema as expected, {database.integrity} integrity check"
+        checked += ", every table held against the events of all runs" if database.covered else ""
+        print(f"{paint('ok', 'green')}   database: {checked}")
+    if database.covered:
+        names = "; ".join(text.partition(":")[0] for text in database.not_covered)
+        note(f"No event tells of {names}: an edit there is not found.")
 
 
 @click.command("prune")

@@ -19,6 +19,7 @@ from subluminal.contracts.filters import EVENT_FILTERS, EventFilters, Filters
 from subluminal.host.clock import utc_now
 from subluminal.ledger.daemon.sync import sync
 from subluminal.ledger.fold.call import ENDED, Call, Plain, begin
+from subluminal.ledger.fold.ownership import is_foreign
 from subluminal.ledger.read.call_row import as_row, recall
 from subluminal.ledger.read.ledger import MAX_LIMIT, Ledger
 from subluminal.ledger.read.wanted import Wanted
@@ -27,6 +28,8 @@ DEFAULT_LINES = 10
 # Calls whose end is awaited. An agent that starts more at once loses the oldest from sight, never from the ledger.
 MAX_OPEN_CALLS = 10_000
 TICK_MS = 1000
+
+_Key = tuple[str, str, str]
 
 HELP = """Watch tool calls as they happen, one line per call.
 
@@ -90,7 +93,7 @@ class Tail:
         self._values = values
         self._view = view
         self._feed = Feed()
-        self._open: dict[tuple[str, str], Call] = {}
+        self._open: dict[_Key, Call] = {}
         self._wanted: Wanted | None = None
         self._told: str | None = None
 
@@ -137,7 +140,7 @@ class Tail:
     def _last_calls(self, ledger: Ledger, filters: Filters) -> None:
         page = ledger.calls(filters, limit=self._values["lines"])
         for row in reversed(page.rows):
-            call = recall(ledger.call(row["call_id"], row["run_id"]))
+            call = recall(ledger.call(row["call_id"], row["run_id"], row["shim_id"]))
             if call.state != ENDED:
                 self._open[call.key] = call
             self._view.call(call, ledger)
@@ -198,7 +201,9 @@ class Tail:
 
     def _take_call(self, event: Plain) -> None:
         assert self._wanted is not None
-        key = event["run_id"], event["call"]["call_id"]
+        key = event["run_id"], event["source"]["shim_id"], event["call"]["call_id"]
+        if is_foreign(key[2], key[1]):
+            return
         call = self._open.get(key)
         if call is None:
             call = self._earlier(key) if event["type"] != "tool_call_start" else None
@@ -213,12 +218,13 @@ class Tail:
         if changed and self._wanted.call(as_row(call)):
             self._view.call(call, self._feed.ledger)
 
-    def _earlier(self, key: tuple[str, str]) -> Call | None:
+    def _earlier(self, key: _Key) -> Call | None:
         """A call that began before we looked."""
         if self._feed.ledger is None:
             return None
         try:
-            return recall(self._feed.ledger.call(key[1], key[0]))
+            run_id, shim_id, call_id = key
+            return recall(self._feed.ledger.call(call_id, run_id, shim_id))
         except LedgerError:
             return None
 

@@ -143,7 +143,7 @@ class TerminalView(TextView):
     def __init__(self) -> None:
         super().__init__()
         self._screen = Screen(sys.stdout.write, lambda: os.get_terminal_size(1))
-        self._blocks: dict[tuple[str, str], Block] = {}
+        self._blocks: dict[tuple[str, str, str], Block] = {}
         self._resumed = False
         signal.signal(signal.SIGCONT, self._on_resume)
         quiet_input()

@@ -12,6 +12,9 @@ from subluminal.host import home
 from subluminal.host.record.journal import list_journals
 from subluminal.ledger.daemon.contact import ask
 from subluminal.ledger.store.schema import open_reader
+from subluminal.ledger.store.writer import DISPUTES
+
+_DISPUTED = "SELECT source, line_no, reason FROM rejected WHERE reason GLOB ? OR reason GLOB ? ORDER BY id LIMIT 1000"
 
 
 def ledger_health() -> dict[str, Any]:
@@ -23,7 +26,8 @@ def ledger_health() -> dict[str, Any]:
 def _database() -> dict[str, Any]:
     path = home.ledger_db()
     facts: dict[str, Any] = {"exists": os.path.exists(path), "size_bytes": None, "runs": None, "calls": None}
-    facts |= {"events": None, "rejected_lines": None, "schema_version": None, "offsets": {}, "problem": None}
+    facts |= {"events": None, "rejected_lines": None, "disputed_lines": None, "schema_version": None}
+    facts |= {"offsets": {}, "problem": None}
     if not facts["exists"]:
         return facts
     facts["size_bytes"] = sum(_size(path + suffix) for suffix in ("", "-wal"))
@@ -36,6 +40,7 @@ def _database() -> dict[str, Any]:
         sql = "SELECT count(*), coalesce(sum(event_count), 0), coalesce(sum(calls_total), 0) FROM runs"
         facts["runs"], facts["events"], facts["calls"] = connection.execute(sql).fetchone()
         facts["rejected_lines"] = connection.execute("SELECT count(*) FROM rejected").fetchone()[0]
+        facts["disputed_lines"] = [dict(row) for row in connection.execute(_DISPUTED, DISPUTES)]
         facts["schema_version"] = connection.execute("PRAGMA user_version").fetchone()[0]
         facts["offsets"] = {row[0]: row[1] for row in connection.execute("SELECT name, offset FROM journals")}
     except sqlite3.Error as error:

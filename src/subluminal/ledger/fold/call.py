@@ -79,6 +79,7 @@ class Call:
     decision_event: int | None = None
     end_event: int | None = None
 
+    shim_id: str = ""
     absent: Any = None  # what the events at hand say where nothing is told
     decision_seq: int = -1
     tags: list[str] | None = None
@@ -105,8 +106,8 @@ class Call:
                 setattr(self, name, value)
 
     @property
-    def key(self) -> tuple[str, str]:
-        return self.run_id, self.call_id
+    def key(self) -> tuple[str, str, str]:
+        return self.run_id, self.shim_id, self.call_id
 
     @property
     def state(self) -> str:
@@ -228,9 +229,11 @@ C = TypeVar("C", bound=Call)
 def begin(event: Any, kind: type[C]) -> C:
     """The call as far as its first event names it."""
     call = event.call
-    return kind(call.call_id, event.run_id, call.server_name, call.tool_name, call.args_hash, normal_ts(event.ts))
+    made = kind(call.call_id, event.run_id, call.server_name, call.tool_name, call.args_hash, normal_ts(event.ts))
+    made.shim_id = event.source.shim_id
+    return made
 
 
 _NAMES = tuple(Call.__annotations__)
-CALL_COLUMNS = _NAMES[: _NAMES.index("absent")]
+CALL_COLUMNS = _NAMES[: _NAMES.index("shim_id")]
 FILLED_COLUMNS = CALL_COLUMNS[CALL_COLUMNS.index("decision") :]

@@ -91,10 +91,10 @@ class Run:
         known = "unknown" not in (self.agent_id, self.client, self.env)
         self.identified = known and self.principal is not None and self.workload_json is not None
 
-    def join(self, event: AnyEvent, no: int = 0, journal: str | None = None) -> Producer:
+    def join(self, event: AnyEvent, no: int = 0) -> Producer:
         """The producer of the first event of its own. A run that had ended goes on."""
         source = event.source
-        producer = Producer(no, source.shim_id, event.run_id, normal_ts(event.ts), journal)
+        producer = Producer(no, source.shim_id, event.run_id, normal_ts(event.ts))
         producer.host_id, producer.proc_id = source.host_id, source.proc_id
         self.producers[source.shim_id] = producer
         self._merge()

@@ -16,6 +16,7 @@ from subluminal.contracts.counts import BLOCKED, COUNTERS, Counts
 from subluminal.contracts.moments import normal_ts
 from subluminal.contracts.vocabulary import ACTIONS, ALLOW, SEVERITIES
 from subluminal.ledger.fold.call import begin
+from subluminal.ledger.fold.ownership import is_foreign
 from subluminal.ledger.fold.reading import AnyEvent
 from subluminal.ledger.fold.run import RUNNING, Run, TypedCall
 
@@ -70,7 +71,7 @@ class RunFacts:
         self.recent: deque[TypedCall] = deque(maxlen=MAX_RECENT)
         self.policy_errors: list[str] = []
         # Calls that may still change; those that were forgotten of them, by what they were; and those that may not.
-        # By shim and id: what one shim tells, an agent that meddles cannot unsay in the name of another.
+        # By shim and id: a call is its producer's (`fold.ownership`).
         self._open: dict[_Key, TypedCall] = {}
         self._forgotten: Counter[str | None] = Counter()
         self._complete: dict[_Key, None] = {}
@@ -138,7 +139,7 @@ class RunFacts:
 
     def _hear(self, event: ev.ToolCallStart | ev.ToolCallDecision | ev.ToolCallEnd) -> None:
         key = event.source.shim_id, event.call.call_id
-        if key in self._complete:
+        if key in self._complete or is_foreign(key[1], key[0]):
             return
         call = self._open.get(key)
         if call is None:

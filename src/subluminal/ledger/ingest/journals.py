@@ -148,12 +148,12 @@ class Spool:
         return len(chunk)
 
     def _save(self, journal: Journal) -> None:
-        self.store.set_offset(journal.name, journal.inode, journal.offset, journal.lines, journal.rejected_bytes)
+        self.store.places.set(journal.name, journal.inode, journal.offset, journal.lines, journal.rejected_bytes)
 
     def _reject(self, journal: Journal, line_no: int, line: bytes, reason: str) -> None:
         """Set a bad line aside. The file is first cut to what is committed, so a batch read twice leaves it once."""
         self.rejected_lines += 1
-        self.store.record_rejected(journal.name, line_no, reason, len(line))
+        self.store.places.reject(journal.name, line_no, reason, len(line))
         if journal.rejected_bytes + len(line) >= REJECTED_LIMIT:
             return
         directory = rejected_dir(self.directory)
@@ -171,7 +171,7 @@ class Spool:
         if descriptor is None:
             return
         journal = Journal(name, descriptor, os.fstat(descriptor).st_ino)
-        known = self.store.offset(name)
+        known = self.store.places.get(name)
         if known is not None and known[0] == journal.inode:
             _, journal.offset, journal.lines, journal.rejected_bytes = known
         self.journals[name] = journal
@@ -226,13 +226,13 @@ class Spool:
     def forget_missing(self) -> None:
         """Offsets of journals that are gone: a process was killed between removing the file and noting it."""
         present = set(list_journals(self.directory))
-        gone = [name for name in self.store.known_journals() if name not in present]
+        gone = [name for name in self.store.places.names() if name not in present]
         if gone:
             self._forget(gone)
 
     def _forget(self, names: list[str]) -> None:
         def work() -> None:
             for name in names:
-                self.store.forget_journal(name)
+                self.store.places.forget(name)
 
         self.store.write(work)

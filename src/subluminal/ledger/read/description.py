@@ -27,10 +27,14 @@ def describe(ledger: Ledger, call: Row) -> Row:
 def _doors(ledger: Ledger, call: Row) -> list[Row]:
     if call["tool_use_id"] is None:
         return doors(JoinedCall(recall(call)))
-    sql = "SELECT call_id FROM tool_calls WHERE run_id = ? AND tool_use_id = ? ORDER BY created_at, id"
+    sql = (
+        "SELECT call_id, shim_id FROM tool_calls c JOIN producers USING (producer_no)"
+        " WHERE c.run_id = ? AND c.tool_use_id = ? ORDER BY c.created_at, c.id"
+    )
     alike = ledger.connection.execute(sql, (call["run_id"], call["tool_use_id"])).fetchall()
-    seen = join(recall(ledger.call(row[0], call["run_id"])) for row in alike)
-    return next(doors(one) for one in seen if call["call_id"] in [door.call_id for door in one.calls])
+    recalled = [recall(ledger.call(call_id, call["run_id"], shim_id)) for call_id, shim_id in alike]
+    this = (call["run_id"], call["shim_id"], call["call_id"])
+    return next(doors(one) for one in join(recalled) if this in [door.key for door in one.calls])
 
 
 def _rule(ledger: Ledger, policy: Row | None, rule_id: str | None) -> Row | None:

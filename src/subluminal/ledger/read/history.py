@@ -14,6 +14,7 @@ from subluminal.contracts.history import RecordedCall, RecordedRun
 from subluminal.contracts.identity import Identity
 from subluminal.contracts.moments import epoch_ms
 from subluminal.ledger.fold.call import CALL_COLUMNS, Call, begin
+from subluminal.ledger.fold.ownership import is_foreign
 from subluminal.ledger.fold.reading import MAX_LINE_BYTES, AnyEvent, BadEvent, read_event
 from subluminal.ledger.fold.run import Run, TypedCall
 from subluminal.ledger.read.ledger import Ledger, open_ledger
@@ -24,6 +25,7 @@ from subluminal.ledger.trace.bundle import is_bundle, open_bundle
 _IDENTITY = ("run_id", "agent_id", "client", "env", "principal", "workload_json")
 # The policy that is in force where there is none: it has no rules.
 _BUILTIN = "builtin-observe"
+_OF_CALLS = (ev.ToolCallStart, ev.ToolCallDecision, ev.ToolCallEnd)
 
 
 def recorded_runs(source: str) -> Iterator[RecordedRun]:
@@ -48,11 +50,13 @@ def recorded_runs(source: str) -> Iterator[RecordedRun]:
 class _Run:
     def __init__(self, event: AnyEvent) -> None:
         self.run = Run(event.run_id, event.ts)
-        self.calls: dict[str, TypedCall] = {}
+        self.calls: dict[tuple[str, str], TypedCall] = {}  # by shim_id and call_id
         self.policies: dict[str, str] = {}  # hash -> id
 
     def take(self, event: AnyEvent) -> None:
         self.run.identify(event)
+        if isinstance(event, _OF_CALLS) and is_foreign(event.call.call_id, event.source.shim_id):
+            return
         if isinstance(event, ev.ToolCallStart):
             self._call(event).start(event)
         elif isinstance(event, ev.ToolCallDecision):
@@ -65,9 +69,10 @@ class _Run:
                 self.policies[policy.policy_hash] = policy.policy_id
 
     def _call(self, event: ev.ToolCallStart | ev.ToolCallDecision | ev.ToolCallEnd) -> TypedCall:
-        call = self.calls.get(event.call.call_id)
+        key = event.source.shim_id, event.call.call_id
+        call = self.calls.get(key)
         if call is None:
-            call = self.calls[event.call.call_id] = begin(event, TypedCall)
+            call = self.calls[key] = begin(event, TypedCall)
         return call
 
 

@@ -162,9 +162,9 @@ class Ledger:
             for row in self.connection.execute(sql, values):
                 yield of_row(row)
 
-    def call(self, call_id: str, run_id: str | None = None) -> Row:
+    def call(self, call_id: str, run_id: str | None = None, shim_id: str | None = None) -> Row:
         """One call with its previews, its hint and its events. An unambiguous beginning of its id will do."""
-        row = self._find_call(call_id, run_id)
+        row = self._find_call(call_id, run_id, shim_id)
         call = _call(row)
         number = row["id"]
         sql = "SELECT args_preview, result_preview, redaction_flags FROM previews WHERE id = ?"
@@ -181,18 +181,18 @@ class Ledger:
         call["events"] = self._events(call["run_id"], [row[name] for name in _EVENT_COLUMNS])
         return call
 
-    def _find_call(self, call_id: str, run_id: str | None) -> sqlite3.Row:
+    def _find_call(self, call_id: str, run_id: str | None, shim_id: str | None) -> sqlite3.Row:
         select = (
             f"SELECT {_CALL_LIST}, p.shim_id, c.id, {', '.join('c.' + name for name in _EVENT_COLUMNS)}"
             " FROM tool_calls c LEFT JOIN producers p USING (producer_no)"
         )
-        found = calls_beginning(self.connection, call_id, run_id)
+        found = calls_beginning(self.connection, call_id, run_id, shim_id)
         if len(found) == 1:
-            sql = f"{select} WHERE c.call_id = ? AND c.run_id = ?"
+            sql = f"{select} WHERE c.call_id = ? AND c.run_id = ? AND coalesce(p.shim_id, '') = ?"
             row: sqlite3.Row = self.connection.execute(sql, found[0]).fetchone()
             return row
         if found:
-            raise ambiguous("call", call_id, [f"{call} of {run}" for call, run in found])
+            raise ambiguous("call", call_id, [f"{call} of {run} by {shim}" for call, run, shim in found])
         raise LedgerError(f"There is no call {call_id!r} in the ledger.", hint="`sub query` lists calls and their ids.")
 
     def _events(self, run_id: str, numbers: list[int | None]) -> list[Row]:

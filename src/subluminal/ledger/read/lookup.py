@@ -16,16 +16,22 @@ def runs_beginning(connection: sqlite3.Connection, prefix: str) -> list[str]:
     return [prefix] if prefix in found else found
 
 
-def calls_beginning(connection: sqlite3.Connection, prefix: str, run_id: str | None = None) -> list[tuple[str, str]]:
-    """(call_id, run_id), likewise. One id may be used by several runs."""
-    sql = "SELECT call_id, run_id FROM tool_calls WHERE call_id >= ? AND call_id < ?"
+def calls_beginning(
+    connection: sqlite3.Connection, prefix: str, run_id: str | None = None, shim_id: str | None = None
+) -> list[tuple[str, str, str]]:
+    """(call_id, run_id, shim_id), likewise. One id may be used by several runs, and by several shims of one."""
+    sql = (
+        "SELECT c.call_id, c.run_id, coalesce(p.shim_id, '') FROM tool_calls c INDEXED BY tool_calls_call"
+        " LEFT JOIN producers p USING (producer_no) WHERE c.call_id >= ? AND c.call_id < ?"
+    )
     values = prefix_range(prefix)
-    if run_id is not None:
-        sql += " AND run_id = ?"
-        values.append(run_id)
-    rows = connection.execute(f"{sql} ORDER BY call_id, run_id LIMIT {LISTED + 1}", values)
-    found = [(str(row[0]), str(row[1])) for row in rows]
-    return [pair for pair in found if pair[0] == prefix] or found
+    for column, value in (("c.run_id", run_id), ("p.shim_id", shim_id)):
+        if value is not None:
+            sql += f" AND {column} = ?"
+            values.append(value)
+    rows = connection.execute(f"{sql} ORDER BY c.call_id, c.run_id LIMIT {LISTED + 1}", values)
+    found = [(str(row[0]), str(row[1]), str(row[2])) for row in rows]
+    return [names for names in found if names[0] == prefix] or found
 
 
 def ambiguous(what: str, name: str, candidates: list[str]) -> LedgerError:

@@ -11,11 +11,13 @@ from typing import Any
 from subluminal.contracts.tool_use import call_ids
 from subluminal.ledger.fold.call import Call, Plain, begin
 from subluminal.ledger.fold.joined import JoinedCall, join
+from subluminal.ledger.fold.ownership import is_foreign
 from subluminal.ledger.read.call_row import as_row
 from subluminal.ledger.read.ledger import Ledger, Row
 
 Item = dict[str, Any]
 _Place = tuple[str, int]
+_Key = tuple[str, str, str]  # Call.key
 
 _TOLD = ("run", "policy", "load", "secret", "breaker", "health", "agent", "closed_by")
 
@@ -36,8 +38,8 @@ def doors(joined: JoinedCall) -> list[Row]:
 
 class _Builder:
     def __init__(self) -> None:
-        self._calls: dict[str, Call] = {}
-        self._places: dict[str, _Place] = {}
+        self._calls: dict[_Key, Call] = {}
+        self._places: dict[_Key, _Place] = {}
         self._items: list[tuple[_Place, Item]] = []
         self._latest: dict[str, str] = {}
         self._count = 0
@@ -47,18 +49,24 @@ class _Builder:
     def take(self, event: Plain) -> None:
         kind, call = event["type"], event.get("call")
         place = self._place(event)
-        if kind == "breaker_trip" or not isinstance(call, dict):
+        if not isinstance(call, dict):
             self._item(kind, event, place)
             return
-        known = self._calls.get(call["call_id"])
+        shim_id, call_id = event["source"]["shim_id"], call["call_id"]
+        if is_foreign(call_id, shim_id):
+            return
+        if kind == "breaker_trip":
+            self._item(kind, event, place)
+            return
+        known = self._calls.get((event["run_id"], shim_id, call_id))
         if known is None:
             if kind == "hint_issued":
                 return
-            known = self._calls[call["call_id"]] = begin(event, Call)
-            self._places[call["call_id"]] = place
+            known = begin(event, Call)
+            self._calls[known.key], self._places[known.key] = known, place
         known.hear(event)
         if kind == "tool_call_start":
-            self._servers.setdefault(event["source"]["shim_id"], call["server_name"])
+            self._servers.setdefault(shim_id, call["server_name"])
             for name in call_ids(call.get("call_context")):
                 self._by_tool_id.setdefault(name, []).append(call)
 
@@ -90,7 +98,7 @@ class _Builder:
     def _told(self, joined: JoinedCall) -> tuple[_Place, Item]:
         first, call = joined.calls[0], joined.standing
         item = {"at": first.created_at, "kind": "call", **as_row(call), "state": call.state, "doors": doors(joined)}
-        return self._places[first.call_id], item
+        return self._places[first.key], item
 
     def _recorded(self, data: Any) -> Row | None:
         """The call of a shim that the agent speaks of. Ids such as `item_2` begin anew with every thread of an agent,

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 _RUN_COLUMNS = [name for name, known_from in COLUMNS.items() if known_from == RUN]
 _CALL_COLUMNS = [name for name, known_from in COLUMNS.items() if known_from != RUN and name not in PREVIEWS]
 _SELECT_RUN = f"SELECT {', '.join(_RUN_COLUMNS)} FROM runs WHERE run_id = ?"
-_SELECT_CALL = f"SELECT id, {', '.join(_CALL_COLUMNS)} FROM tool_calls WHERE call_id = ? AND run_id = ?"
+_SELECT_CALL = (
+    f"SELECT id, {', '.join(_CALL_COLUMNS)} FROM tool_calls WHERE call_id = ? AND run_id = ?"
+    " AND producer_no = (SELECT producer_no FROM producers WHERE shim_id = ? AND run_id = ?)"
+)
 _SELECT_PREVIEWS = f"SELECT {', '.join(PREVIEWS)} FROM previews WHERE id = ?"
 
 
@@ -47,11 +50,12 @@ class Wanted:
         call = event.get("call")
         # An event type of a newer interface pack may use the name for anything.
         call_id = call.get("call_id") if isinstance(call, dict) else None
-        row = self._row(connection, event["run_id"], call_id) if isinstance(call_id, str) else None
+        row = self._row(connection, event, call_id) if isinstance(call_id, str) else None
         return row is not None and self._calls.match(known_at(row, event["type"]))
 
-    def _row(self, connection: sqlite3.Connection, run_id: str, call_id: str) -> Row | None:
-        found = connection.execute(_SELECT_CALL, (call_id, run_id)).fetchone()
+    def _row(self, connection: sqlite3.Connection, event: dict[str, Any], call_id: str) -> Row | None:
+        run_id = event["run_id"]
+        found = connection.execute(_SELECT_CALL, (call_id, run_id, event["source"]["shim_id"], run_id)).fetchone()
         if found is None:
             return None
         row = dict(zip(_CALL_COLUMNS, found[1:], strict=True))

@@ -214,7 +214,21 @@ ALTER TABLE tool_calls ADD COLUMN tool_use_id TEXT;
 DROP INDEX tool_calls_failed;
 """
 
-MIGRATIONS: tuple[str, ...] = (V1, V2)
+# A call is one producer's (`fold.ownership`). `conflicts`: who spoke of a call that is another's, and in which event.
+V3 = """
+DROP INDEX tool_calls_call;
+CREATE UNIQUE INDEX tool_calls_call ON tool_calls (call_id, run_id, producer_no);
+CREATE TABLE conflicts (
+  run_id TEXT NOT NULL,
+  call_id TEXT NOT NULL,
+  shim_id TEXT NOT NULL,
+  claimed_by TEXT NOT NULL,
+  event INTEGER NOT NULL,
+  PRIMARY KEY (run_id, call_id, claimed_by)
+) WITHOUT ROWID;
+"""
+
+MIGRATIONS: tuple[str, ...] = (V1, V2, V3)
 SCHEMA_VERSION = len(MIGRATIONS)
 
 # A reader that met a writer's checkpoint, or another writer, waits this long before it gives up.
@@ -241,8 +255,7 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
                 for statement in MIGRATIONS[version].split(";"):
                     if statement.strip():
                         connection.execute(statement)
-                if version == 1:
-                    _refold(connection)
+                _refold(connection, version)
                 connection.execute(f"PRAGMA user_version = {version + 1}")
             connection.execute("COMMIT")
         except BaseException:
@@ -250,11 +263,18 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
             raise
 
 
-def _refold(connection: sqlite3.Connection) -> None:
-    if connection.execute("SELECT 1 FROM runs LIMIT 1").fetchone() is not None:
-        from subluminal.ledger.store.refold import refold  # readers open the schema too, and need none of its types
+def _refold(connection: sqlite3.Connection, version: int) -> None:
+    """Rows by the rules of the new version. Readers open the schema too, and need none of the types of a fold."""
+    if version == 0 or connection.execute("SELECT 1 FROM runs LIMIT 1").fetchone() is None:
+        return
+    if version == 1:
+        from subluminal.ledger.store.refold import refold
 
         refold(connection)
+    else:
+        from subluminal.ledger.store.reown import reown
+
+        reown(connection)
 
 
 def open_writer(path: str, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> sqlite3.Connection:

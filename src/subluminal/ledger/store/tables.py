@@ -17,6 +17,7 @@ from msgspec.structs import astuple
 from subluminal.contracts import events as ev
 from subluminal.contracts.moments import epoch_ms, normal_ts
 from subluminal.ledger.fold.call import CALL_COLUMNS, FILLED_COLUMNS, begin
+from subluminal.ledger.fold.ownership import owner_of
 from subluminal.ledger.fold.reading import AnyEvent
 from subluminal.ledger.fold.run import RUN_COLUMNS, RUN_PLACES, Producer, Run, TypedCall, json_text, run_values
 from subluminal.ledger.store.chain import GENESIS, link
@@ -47,7 +48,8 @@ def _update_call(columns: list[str]) -> str:
 _SELECT_CALL = (
     f"SELECT {', '.join('c.' + c for c in CALL_COLUMNS)}, c.id, p.redaction_flags, h.created_at, e.seq"
     " FROM tool_calls c LEFT JOIN previews p ON p.id = c.id LEFT JOIN hints h ON h.id = c.id"
-    f" LEFT JOIN events e ON e.id = (? << {N_BITS}) + c.decision_event WHERE c.call_id = ? AND c.run_id = ?"
+    f" LEFT JOIN events e ON e.id = (? << {N_BITS}) + c.decision_event"
+    " WHERE c.call_id = ? AND c.run_id = ? AND c.producer_no = ?"
 )
 PREVIEW_COLUMNS = ("call_id", "args_preview", "result_preview", "redaction_flags")
 
@@ -76,7 +78,7 @@ _PRODUCER = "producer_no, shim_id, run_id, started_at, journal, last_seq, ended_
 _UPSERT_PRODUCER = (
     f"INSERT INTO producers ({_PRODUCER}) VALUES ({_places(10)}) ON CONFLICT (producer_no) DO UPDATE SET"
     " last_seq = excluded.last_seq, started_at = excluded.started_at, ended_at = excluded.ended_at,"
-    " status = excluded.status"
+    " status = excluded.status, journal = excluded.journal"
 )
 
 
@@ -126,7 +128,7 @@ class StoredCall(TypedCall):
 
 
 class CallTable:
-    """`tool_calls`, `previews` and `hints`."""
+    """`tool_calls`, `previews` and `hints`. A call is its producer's: no other can find it."""
 
     def __init__(self, connection: sqlite3.Connection, trusting: bool) -> None:
         self._connection = connection
@@ -136,15 +138,15 @@ class CallTable:
         self._last: StoredCall | None = None  # decision and end mostly follow their start
         self._ticks: dict[int, int] = {}
 
-    def find(self, run: Run, call_id: str) -> StoredCall | None:
+    def find(self, run: Run, producer_no: int, call_id: str) -> StoredCall | None:
         last = self._last
-        if last is not None and last.call_id == call_id and last.run_id == run.run_id:
+        if last is not None and last.call_id == call_id and last.producer_no == producer_no:
             return last
-        key = (run.run_no, call_id)
+        key = (producer_no, call_id)
         call = self._kept.get(key)
         if call is not None:
             return call
-        found = self._connection.execute(_SELECT_CALL, (run.run_no, call_id, run.run_id)).fetchone()
+        found = self._connection.execute(_SELECT_CALL, (run.run_no, call_id, run.run_id, producer_no)).fetchone()
         if found is None:
             return None
         *columns, number, flags, hint_at, seq = found
@@ -161,12 +163,12 @@ class CallTable:
     def starting(self, event: ev.ToolCallStart, producer_no: int, run: Run) -> StoredCall:
         """The call that a start event opens. Trusting: one that is not at hand is new, without a look at the table."""
         call_id = event.call.call_id
-        call = self._kept.get((run.run_no, call_id)) if self._trusting else self.find(run, call_id)
+        call = self._kept.get((producer_no, call_id)) if self._trusting else self.find(run, producer_no, call_id)
         return call or self._new(event, producer_no, run)
 
     def referred(self, event: ev.ToolCallDecision | ev.ToolCallEnd, producer_no: int, run: Run) -> StoredCall:
         """The call that an event speaks of; its start may be missing or still to come."""
-        return self.find(run, event.call.call_id) or self._new(event, producer_no, run)
+        return self.find(run, producer_no, event.call.call_id) or self._new(event, producer_no, run)
 
     def changed(self, call: StoredCall) -> None:
         self._changed[call.id] = call
@@ -219,7 +221,7 @@ class CallTable:
         call.preview_truncated = 0
         call.id = self._next_id(epoch_ms(call.created_at), producer_no)
         run.counts.total += 1
-        self._kept[(run.run_no, call.call_id)] = call
+        self._kept[(producer_no, call.call_id)] = call
         return call
 
     def _next_id(self, ms: int, producer_no: int) -> int:
@@ -279,8 +281,8 @@ class RunTable:
         self._kept[event.run_id] = run
         return run
 
-    def create_producer(self, run: Run, event: AnyEvent, journal: str | None) -> Producer:
-        producer = run.join(event, self._next_producer_no, journal)
+    def create_producer(self, run: Run, event: AnyEvent) -> Producer:
+        producer = run.join(event, self._next_producer_no)
         self._next_producer_no += 1
         return producer
 
@@ -347,6 +349,22 @@ class Catalogue:
                 self._new_policies,
             )
             self._new_policies.clear()
+
+
+class ConflictTable:
+    """`conflicts`: the first event of each producer about each call that is another's."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._rows: list[tuple[str, str, str | None, str, int]] = []
+
+    def claimed(self, producer: Producer, call_id: str, n: int) -> None:
+        self._rows.append((producer.run_id, call_id, owner_of(call_id), producer.shim_id, n))
+
+    def flush(self) -> None:
+        if self._rows:
+            self._connection.executemany("INSERT OR IGNORE INTO conflicts VALUES (?, ?, ?, ?, ?)", self._rows)
+            self._rows.clear()
 
 
 class EventTable:

@@ -2,13 +2,15 @@
 
     store.write(work)              one transaction; inside it, `work` calls
         store.add(line)            BadEvent for a line that is no event, or contradicts one that is stored
-        store.set_offset(...)      a journal's offset commits together with its events: exactly once
+        store.places.set(...)      a journal's offset commits together with its events: exactly once
 
 Rows gather in memory and are written with `executemany`. If anything fails, the transaction and every cache are thrown
 away together; the caller offers the same lines again later.
 
 Traps:
 - An event already stored (same shim, run and seq) is passed over if its bytes are the same and refused if they differ.
+- A shim that has a journal is heard through it alone, and a journal speaks for its own shim alone. What is stored
+  already may come again by any way.
 - A producer without `source.seq` is numbered by the hash of its line, negative, so reading a file twice adds nothing.
 """
 
@@ -16,7 +18,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any, TypeVar
@@ -25,29 +27,43 @@ from msgspec import UNSET
 
 from subluminal.contracts import events as ev
 from subluminal.contracts.errors import LedgerError
-from subluminal.host.clock import utc_now
 from subluminal.host.home import heads_path, snapshot_dir
+from subluminal.host.record.journal import journal_name
 from subluminal.ledger.fold import reading
+from subluminal.ledger.fold.ownership import is_foreign
 from subluminal.ledger.fold.reading import AnyEvent, BadEvent, read_event
 from subluminal.ledger.fold.run import Producer, Run, json_text
 from subluminal.ledger.store import chain
 from subluminal.ledger.store.agent_rows import AgentTable
+from subluminal.ledger.store.journal_places import JournalPlaces
 from subluminal.ledger.store.lines import N_BITS
 from subluminal.ledger.store.schema import BUSY_TIMEOUT_MS, open_writer
-from subluminal.ledger.store.tables import CallTable, Catalogue, EventTable, RunTable
+from subluminal.ledger.store.tables import CallTable, Catalogue, ConflictTable, EventTable, RunTable
 
 T = TypeVar("T")
 
+HAS_JOURNAL = "shim {} is heard through its own journal; nobody else can speak for it"
+OTHER_JOURNAL = "shim {} has another journal; this one cannot speak for it"
+OTHER_CONTENT = "event {} of shim {} is already in the ledger with other content"
+# Lines of journals that were refused for these reasons contradict somebody else: as globs on the reason.
+DISPUTES = (OTHER_JOURNAL.format("*"), OTHER_CONTENT.format("*", "*"))
+
 
 class Store:
+    """`journals`: the names of those that are there and may not have been read yet."""
+
     _speaker: Producer | None
+    _way: str | None  # the journal by which the speaker is heard; None: a socket
+    _barred: str | None  # why the speaker cannot be heard in this way
 
     def __init__(self, path: str, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> None:
         self.path = path
+        self.journals: Container[str] = ()
         try:
             self.connection = open_writer(path, busy_timeout_ms=busy_timeout_ms)
         except (sqlite3.Error, OSError) as error:
             raise LedgerError(f"The ledger {path} cannot be opened for writing: {error}.") from None
+        self.places = JournalPlaces(self.connection)
         self._heads_path = heads_path(path) if path else os.devnull
         self._heads_limit = chain.COMPACT_ABOVE_BYTES
         self.unwitnessed: dict[str, chain.Head] = {}
@@ -93,21 +109,29 @@ class Store:
                 self._trusting = True
                 self._forget()
 
-    def add(self, line: bytes, journal: str | None = None) -> bool:
-        """Store one event line (without its newline). False: it was there already."""
+    def add(self, line: bytes, journal: str | None = None, barred: str | None = None) -> bool:
+        """Store one event line (without its newline). False: it was there already. `barred`: why only that will do."""
         event = read_event(line)
         source = event.source
         producer = self._speaker
-        if producer is None or source.shim_id != producer.shim_id or event.run_id != producer.run_id:
-            producer = self._listen_to(event, journal)
+        if (
+            producer is None
+            or source.shim_id != producer.shim_id
+            or event.run_id != producer.run_id
+            or journal != self._way
+        ):
+            producer = self._listen_to(event, journal, barred)
         run = self._run
         seq = source.seq
         if seq is UNSET:
             seq = -1 - (int.from_bytes(sha256(line).digest()[:8], "big") >> 1)
+        if seq <= producer.last_seq and self._is_stored(producer, seq, line):
+            return False
+        barred = self._barred or barred
+        if barred is not None:
+            raise BadEvent(barred)
         if seq > producer.last_seq:
             producer.last_seq = seq
-        elif self._is_stored(producer, seq, line):
-            return False
         n = self._events.append(run, producer.no, seq, line)
         if not run.identified:
             run.identify(event)
@@ -118,17 +142,40 @@ class Store:
             self._flush()
         return True
 
-    def _listen_to(self, event: AnyEvent, journal: str | None) -> Producer:
-        """Events of one shim come in rows: its run and place are looked up once."""
-        run = self._runs.get(event.run_id) or self._runs.create(event)
-        producer = run.producers.get(event.source.shim_id) or self._runs.create_producer(run, event, journal)
+    def _listen_to(self, event: AnyEvent, journal: str | None, barred: str | None) -> Producer:
+        """Events of one shim come in rows: its run, its place and its right to speak are looked up once."""
+        self._speaker = None
+        shim_id = event.source.shim_id
+        if journal is not None and journal != journal_name(shim_id):
+            raise BadEvent(OTHER_JOURNAL.format(shim_id))
+        run = self._runs.get(event.run_id)
+        producer = run.producers.get(shim_id) if run is not None else None
+        self._barred = None
+        if journal is None and self._has_journal(shim_id, producer):
+            self._barred = HAS_JOURNAL.format(shim_id)
+        barred = self._barred or barred
+        if producer is None and barred is not None:
+            raise BadEvent(barred)
+        run = run or self._runs.create(event)
+        producer = producer or self._runs.create_producer(run, event)
+        producer.journal = journal or producer.journal
         self._runs.touch(run, producer)
-        self._run, self._speaker = run, producer
+        self._run, self._speaker, self._way = run, producer, journal
         return producer
+
+    def _has_journal(self, shim_id: str, producer: Producer | None) -> bool:
+        if journal_name(shim_id) in self.journals:
+            return True
+        if producer is not None:
+            return producer.journal is not None
+        sql = "SELECT 1 FROM producers WHERE shim_id = ? AND journal IS NOT NULL LIMIT 1"
+        return self.connection.execute(sql, (shim_id,)).fetchone() is not None
 
     # -- the fold, one method per event type ------------------------------------------------------------------
 
     def _call_start(self, event: ev.ToolCallStart, n: int, producer: Producer, run: Run) -> None:
+        if self._is_foreign(event.call.call_id, n, producer):
+            return
         call = self._calls.starting(event, producer.no, run)
         if call.start(event, n):
             call.restarted = call.stored
@@ -138,20 +185,36 @@ class Store:
         self._catalogue.saw_tool(event.call.server_name, event.call.tool_name)
 
     def _call_decision(self, event: ev.ToolCallDecision, n: int, producer: Producer, run: Run) -> None:
+        if self._is_foreign(event.call.call_id, n, producer):
+            return
         call = self._calls.referred(event, producer.no, run)
         run.decide(call, event, n)
         self._calls.changed(call)
 
     def _call_end(self, event: ev.ToolCallEnd, n: int, producer: Producer, run: Run) -> None:
+        if self._is_foreign(event.call.call_id, n, producer):
+            return
         call = self._calls.referred(event, producer.no, run)
         run.end_call(call, event, n)
         self._calls.changed(call)
 
     def _hint(self, event: ev.HintIssued, n: int, producer: Producer, run: Run) -> None:
-        call = self._calls.find(run, event.call.call_id)
+        if self._is_foreign(event.call.call_id, n, producer):
+            return
+        call = self._calls.find(run, producer.no, event.call.call_id)
         if call is not None:
             call.hinted(event.hint, event.ts)
             self._calls.changed(call)
+
+    def _breaker_trip(self, event: ev.BreakerTrip, n: int, producer: Producer, run: Run) -> None:
+        self._is_foreign(event.call.call_id, n, producer)
+
+    def _is_foreign(self, call_id: str, n: int, producer: Producer) -> bool:
+        """Whether the call is another producer's; that it was claimed is kept."""
+        if not is_foreign(call_id, producer.shim_id):
+            return False
+        self._conflicts.claimed(producer, call_id, n)
+        return True
 
     def _run_start(self, event: ev.RunStart, n: int, producer: Producer, run: Run) -> None:
         run.start(event, producer)
@@ -171,34 +234,8 @@ class Store:
     def _is_stored(self, producer: Producer, seq: int, line: bytes) -> bool:
         same = self._events.holds(producer.no, seq, line)
         if same is False:
-            raise BadEvent(f"event {seq} of shim {producer.shim_id} is already in the ledger with other content")
+            raise BadEvent(OTHER_CONTENT.format(seq, producer.shim_id))
         return same is True
-
-    # -- journals ---------------------------------------------------------------------------------------------
-
-    def known_journals(self) -> list[str]:
-        return [row[0] for row in self.connection.execute("SELECT name FROM journals")]
-
-    def offset(self, name: str) -> tuple[int, int, int, int] | None:
-        sql = "SELECT inode, offset, lines, rejected_bytes FROM journals WHERE name = ?"
-        found: tuple[int, int, int, int] | None = self.connection.execute(sql, (name,)).fetchone()
-        return found
-
-    def set_offset(self, name: str, inode: int, offset: int, lines: int, rejected_bytes: int) -> None:
-        self.connection.execute(
-            "INSERT INTO journals VALUES (?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET"
-            " inode = excluded.inode, offset = excluded.offset, lines = excluded.lines,"
-            " rejected_bytes = excluded.rejected_bytes",
-            (name, inode, offset, lines, rejected_bytes),
-        )
-
-    def forget_journal(self, name: str) -> None:
-        self.connection.execute("DELETE FROM journals WHERE name = ?", (name,))
-        self.connection.execute("UPDATE producers SET journal = NULL WHERE journal = ?", (name,))
-
-    def record_rejected(self, source: str, line_no: int, reason: str, size: int) -> None:
-        sql = "INSERT INTO rejected (source, line_no, reason, bytes, at) VALUES (?, ?, ?, ?, ?)"
-        self.connection.execute(sql, (source, line_no, reason, size, utc_now()))
 
     # -- other writes -----------------------------------------------------------------------------------------
 
@@ -254,6 +291,7 @@ class Store:
         self._runs = RunTable(self.connection)
         self._calls = CallTable(self.connection, self._trusting)
         self._agent = AgentTable(self.connection)
+        self._conflicts = ConflictTable(self.connection)
         self._catalogue = Catalogue(self.connection, snapshot_dir(os.path.dirname(self.path) or os.curdir))
 
     def _flush(self) -> None:
@@ -264,6 +302,7 @@ class Store:
             self._moved[run.run_id] = chain.Head(run.event_count, run.chain_head)
         self._catalogue.flush()
         self._agent.flush()
+        self._conflicts.flush()
 
     def _read_witness(self) -> None:
         """Find runs whose witness was not written because a process was killed in between: those are caught up.
@@ -292,6 +331,7 @@ _FOLDS: dict[type, Callable[[Store, Any, int, Producer, Run], None]] = {
     reading.Decision: Store._call_decision,
     reading.End: Store._call_end,
     ev.HintIssued: Store._hint,
+    ev.BreakerTrip: Store._breaker_trip,
     ev.RunStart: Store._run_start,
     ev.RunEnd: Store._run_end,
     ev.PolicyLoaded: Store._policy_loaded,

@@ -16,7 +16,6 @@ import gzip
 import io
 import os
 import re
-import sqlite3
 import stat
 import tarfile
 import tempfile
@@ -34,10 +33,9 @@ from subluminal.host.clock import utc_now
 from subluminal.ledger.fold.reading import MAX_LINE_BYTES, BadEvent, read_event
 from subluminal.ledger.read.ledger import Ledger
 from subluminal.ledger.store.chain import GENESIS, link
-from subluminal.ledger.store.lines import N_BITS
 from subluminal.ledger.store.policies import find_snapshot
-from subluminal.ledger.trace.run_directory import JOURNALS, gathered
-from subluminal.ledger.trace.verify import Fault, Report
+from subluminal.ledger.trace.report import Fault
+from subluminal.ledger.trace.run_directory import JOURNALS, gathered, strangers
 
 FORMAT = "subluminal-trace"
 FORMAT_VERSION = 1
@@ -190,6 +188,10 @@ class Bundle:
             while line := file.readline(MAX_LINE_BYTES + 1):
                 yield line.removesuffix(b"\n")
 
+    def faults(self) -> list[Fault]:
+        """What is wrong beside the files and the events."""
+        return []
+
     def policies(self) -> Iterator[tuple[str, bytes]]:
         for file_name in self.manifest.files:
             if file_name.startswith("policies/"):
@@ -214,6 +216,9 @@ class Unsealed(Bundle):
 
     def lines(self) -> Iterator[bytes]:
         return gathered(self._journals)
+
+    def faults(self) -> list[Fault]:
+        return [Fault(f"the journal {name} speaks for another shim") for name in strangers(self._journals)]
 
     def _policies(self) -> dict[str, FileEntry]:
         found: dict[str, FileEntry] = {}
@@ -316,52 +321,3 @@ def _open_inside(directory: str, file_name: str, name: str) -> IO[bytes]:
         os.close(descriptor)
         raise LedgerError(f"{name}: {file_name} is no regular file.", hint=_HINT)
     return os.fdopen(descriptor, "rb")
-
-
-# -- proof ----------------------------------------------------------------------------------------------------
-
-
-def verify_bundle(path: str, ledger: Ledger | None = None) -> Report:
-    """Check the files and the chain and, where this machine's ledger knows the run, that both tell the same."""
-    try:
-        with open_bundle(path) as bundle:
-            return _verify(bundle, ledger)
-    except VerificationError as error:
-        return Report("", 0, "", [Fault(str(error))])
-
-
-def _verify(bundle: Bundle, ledger: Ledger | None) -> Report:
-    manifest = bundle.manifest
-    faults: list[Fault] = []
-    head, count = GENESIS, 0
-    numbers: dict[str, int] = {}
-    for line in bundle.lines():
-        head, count = link(head, line), count + 1
-        try:
-            event = read_event(line)
-            if event.run_id != manifest.run_id:
-                faults.append(Fault("this event is of another run", event=count))
-            elif isinstance(bundle, Unsealed) and event.source.seq is not msgspec.UNSET:
-                # No manifest to tell what is missing, but every shim numbers its events from 1.
-                expected = numbers.get(event.source.shim_id, 0) + 1
-                numbers[event.source.shim_id] = event.source.seq
-                if event.source.seq != expected:
-                    faults.append(Fault(f"before this event, number {expected} of its shim is missing", event=count))
-        except BadEvent as error:
-            faults.append(Fault(f"this event cannot be read: {error}", event=count))
-        if faults:
-            break
-    if not faults and (count != manifest.event_count or head.hex() != manifest.chain_head):
-        what = f"the manifest counts {manifest.event_count} events with another chain head; there are {count}"
-        faults.append(Fault(what, event=min(count, manifest.event_count) + (count != manifest.event_count)))
-    if not faults and ledger is not None and _differs(ledger.connection, manifest.run_id, count, head):
-        faults.append(Fault("the ledger on this machine recorded this run differently", event=count))
-    return Report(manifest.run_id, count, head.hex(), faults)
-
-
-def _differs(connection: sqlite3.Connection, run_id: str, count: int, head: bytes) -> bool:
-    row = connection.execute("SELECT run_no FROM runs WHERE run_id = ?", (run_id,)).fetchone()
-    if row is None:
-        return False
-    found = connection.execute("SELECT hash FROM events WHERE id = ?", ((row[0] << N_BITS) + count,)).fetchone()
-    return found is None or found[0] != head

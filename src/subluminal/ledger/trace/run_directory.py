@@ -29,11 +29,13 @@ from subluminal.host.record.journal import (
     open_journal,
     take_if_dead,
 )
+from subluminal.ledger.fold.ownership import claimed_call, owner_of
 from subluminal.ledger.fold.reading import MAX_LINE_BYTES, AnyEvent, BadEvent, read_event
 
 JOURNALS = "journals"
 EVENTS = "events.jsonl"
-# Events of another run that were written here: a `sub run` started by the agent inherits where events go.
+# Events of another run that were written here: a `sub run` started by the agent inherits where events go. And what a
+# journal says in the name of another shim than its own.
 OTHER_RUNS = "other-runs.jsonl"
 HOLD_MS = 50
 READ_BYTES = 1 << 20
@@ -127,8 +129,14 @@ class RunDirectory:
         if event.run_id != self.run_id:
             self._keep_aside(line)
             return
-        if journal_name(event.source.shim_id) != journal.name:
+        shim_id = event.source.shim_id
+        if journal_name(shim_id) != journal.name:
             self._fault(f"the journal {journal.name} speaks for another shim")
+            self._keep_aside(line)
+            return
+        call_id = claimed_call(event)
+        if call_id is not None:
+            self._fault(f"shim {shim_id} speaks of the call {call_id}, which is that of shim {owner_of(call_id)}")
         seq = event.source.seq
         if seq is not UNSET:
             if seq != journal.next_seq:
@@ -195,11 +203,28 @@ def gathered(journals_dir: str, run_id: str | None = None) -> Iterator[bytes]:
         yield line
 
 
+def strangers(journals_dir: str) -> list[str]:
+    """Journals in which a line speaks for another shim than theirs: `gathered` leaves such lines out."""
+    return [name for name in list_journals(journals_dir) if any(_read(journals_dir, name, foreign=True))]
+
+
 def _keyed(journals_dir: str, name: str, run_id: str | None) -> Iterator[tuple[str, str, int, bytes]]:
+    key, shim_id = "", name
+    for number, line, event in _read(journals_dir, name):
+        if event is None:
+            if run_id is None:
+                yield key, shim_id, number, line
+        elif run_id is None or event.run_id == run_id:
+            key, shim_id = max(key, event.ts), event.source.shim_id
+            yield key, shim_id, number, line
+
+
+def _read(journals_dir: str, name: str, *, foreign: bool = False) -> Iterator[tuple[int, bytes, AnyEvent | None]]:
+    """(number, line, event) of what a journal says for its own shim, or of what it says for others (`foreign`)."""
     descriptor = open_journal(journals_dir, name)
     if descriptor is None:
         return
-    key, shim_id, number = "", name, 0
+    number = 0
     with os.fdopen(descriptor, "rb") as file:
         while line := file.readline(MAX_LINE_BYTES + 1):
             if not line.endswith(b"\n"):
@@ -208,9 +233,6 @@ def _keyed(journals_dir: str, name: str, run_id: str | None) -> Iterator[tuple[s
             try:
                 event = read_event(line[:-1])
             except BadEvent:
-                if run_id is None:
-                    yield key, shim_id, number, line[:-1]
-                continue
-            if run_id is None or event.run_id == run_id:
-                key, shim_id = max(key, event.ts), event.source.shim_id
-                yield key, shim_id, number, line[:-1]
+                event = None
+            if foreign == (event is not None and journal_name(event.source.shim_id) != name):
+                yield number, line[:-1], event

@@ -1,7 +1,8 @@
 """Prove that a run's record was not changed: the chain, its witness, and the rows that are folded from it.
 
 An edit, a removal, a reordering or a cut shows as a fault that names the first event it touches. Then every row of the
-run is built again from the events and compared, so an edited row counts as an edit although the chain is whole.
+run is built again from the events and compared (`rebuilt`), so an edited row counts as an edit although the chain is
+whole. What no run answers for is looked at in `database`.
 
 Trap: the witness file is read before the snapshot of the database is taken. The other way round, a daemon at work
 could put more into the witness than the snapshot holds, and a sound ledger would look cut. Only a run that the snapshot
@@ -14,41 +15,18 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 
-from msgspec import Struct
-
 from subluminal.contracts.errors import LedgerError
 from subluminal.host.home import heads_path
-from subluminal.ledger.fold.call import CALL_COLUMNS
 from subluminal.ledger.fold.reading import BadEvent
-from subluminal.ledger.fold.run import RUN_COLUMNS
 from subluminal.ledger.store.chain import GENESIS, Head, link, read_heads
-from subluminal.ledger.store.encoding import unpack_lines, unpack_text
+from subluminal.ledger.store.encoding import unpack_lines
 from subluminal.ledger.store.lines import N_BITS
-from subluminal.ledger.store.policies import is_snapshot
 from subluminal.ledger.store.schema import open_reader
-from subluminal.ledger.store.writer import Store
+from subluminal.ledger.trace.database import Catalogue, check_database, unreadable
+from subluminal.ledger.trace.rebuilt import Rebuilt
+from subluminal.ledger.trace.report import DatabaseReport, Fault, Report
 
 _REPLAY_LINES = 2048
-
-
-class Fault(Struct, omit_defaults=True):
-    """What is wrong. `event` is the first event concerned, counted from 1 in its run."""
-
-    what: str
-    event: int | None = None
-    call_id: str | None = None
-
-
-class Report(Struct):
-    run_id: str
-    events: int
-    head: str
-    faults: list[Fault]
-    witnessed: int | None = None  # events that the witness vouches for; none is known of a bundle
-
-    @property
-    def ok(self) -> bool:
-        return not self.faults
 
 
 def verify_run(path: str, run_id: str) -> Report:
@@ -60,18 +38,42 @@ def verify_run(path: str, run_id: str) -> Report:
         return _verify(connection, run_id, heads.get(run_id))
 
 
-def verify_all(path: str) -> list[Report]:
-    """Every run of the ledger, and every run that its witness knows and the ledger does not."""
+def verify_database(path: str) -> DatabaseReport:
+    """What holds the runs, without their events."""
+    with closing(open_reader(path)) as connection:
+        connection.execute("BEGIN")
+        return check_database(connection, path)
+
+
+def verify_ledger(path: str) -> tuple[DatabaseReport, list[Report]]:
+    """Every run of the ledger, and every run that its witness knows and the ledger does not; and what holds them."""
     heads = read_heads(heads_path(path))
     with closing(open_reader(path)) as connection:
         connection.execute("BEGIN")
-        known = [row[0] for row in connection.execute("SELECT run_id FROM runs ORDER BY run_no")]
-        reports = [_verify(connection, run_id, heads.get(run_id)) for run_id in known]
-        latest = read_heads(heads_path(path))
-        for run_id in sorted(heads.keys() - set(known)):
-            if not latest.get(run_id, heads[run_id]).pruned:
-                reports.append(_missing(run_id, heads[run_id]))
-        return reports
+        database = check_database(connection, path, full=True)
+        catalogue = Catalogue()
+        reports: list[Report] = []
+        try:
+            # Of a database that was changed, what is wrong with its runs is named as well, as far as it can be read.
+            reports = _verify_runs(path, connection, heads, catalogue)
+            if all(report.rows_checked for report in reports):
+                database.covered = True
+                database.faults += catalogue.check(connection, read_heads(heads_path(path)))
+        except sqlite3.DatabaseError as error:
+            database.faults.append(unreadable(error))
+        return database, reports
+
+
+def _verify_runs(
+    path: str, connection: sqlite3.Connection, heads: dict[str, Head], catalogue: Catalogue
+) -> list[Report]:
+    known = [row[0] for row in connection.execute("SELECT run_id FROM runs ORDER BY run_no")]
+    reports = [_verify(connection, run_id, heads.get(run_id), catalogue) for run_id in known]
+    latest = read_heads(heads_path(path))
+    for run_id in sorted(heads.keys() - set(known)):
+        if not latest.get(run_id, heads[run_id]).pruned:
+            reports.append(_missing(run_id, heads[run_id]))
+    return reports
 
 
 def _missing(run_id: str, head: Head | None) -> Report:
@@ -82,10 +84,13 @@ def _missing(run_id: str, head: Head | None) -> Report:
     return Report(run_id, 0, "", [Fault(what, event=1)])
 
 
-def _verify(connection: sqlite3.Connection, run_id: str, head: Head | None) -> Report:
+def _verify(
+    connection: sqlite3.Connection, run_id: str, head: Head | None, catalogue: Catalogue | None = None
+) -> Report:
     run = connection.execute("SELECT run_no, event_count, chain_head FROM runs WHERE run_id = ?", (run_id,)).fetchone()
     faults: list[Fault] = []
     place = Head(0, GENESIS)  # how far along the chain we are
+    rows_checked = False
     try:
         with Rebuilt() as rebuilt:
             lines: list[bytes] = []
@@ -95,11 +100,17 @@ def _verify(connection: sqlite3.Connection, run_id: str, head: Head | None) -> R
                     rebuilt.replay(lines)
             rebuilt.replay(lines)
             if not faults:
+                rows_checked = True
                 faults += rebuilt.differences(connection, run_id)
+                if catalogue is not None:
+                    catalogue.add(rebuilt)
+            faults += rebuilt.conflicts(run_id)
     except BadEvent as error:
         faults.append(Fault(f"an event cannot be read: {error}", event=place.count))
+    except sqlite3.DatabaseError as error:
+        faults.append(unreadable(error))
     witnessed = head.count if head is not None and not head.pruned else 0
-    return Report(run_id, place.count, place.hash.hex(), faults, witnessed)
+    return Report(run_id, place.count, place.hash.hex(), faults, witnessed, rows_checked)
 
 
 def _chain(
@@ -148,101 +159,3 @@ def _lines(connection: sqlite3.Connection, run_no: int) -> Iterator[tuple[int, b
             yield first_n, None
             return
         yield from enumerate(lines, first_n)
-
-
-class Rebuilt:
-    """The run's rows made again, in a temporary database that SQLite removes by itself."""
-
-    def __init__(self) -> None:
-        self._store = Store("")
-
-    def __enter__(self) -> Rebuilt:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._store.connection.close()
-
-    def replay(self, lines: list[bytes]) -> None:
-        def work() -> None:
-            for line in lines:
-                self._store.add(line)
-
-        self._store.write(work)
-        lines.clear()
-
-    def differences(self, connection: sqlite3.Connection, run_id: str) -> list[Fault]:
-        """The first row that differs from what the events say; none if all agree."""
-        for query, name in (
-            (_RUN, "the run's row"),
-            (_PRODUCERS, "a producer's row"),
-            (_CALLS, "the call's row"),
-            (_PREVIEWS, "the call's preview"),
-            (_HINTS, "the call's hint"),
-            (_AGENT_EVENTS, "an agent event's row"),
-        ):
-            fault = self._compare(connection, run_id, query, name)
-            if fault is not None:
-                return [fault]
-        return self._policies(connection)
-
-    def _policies(self, connection: sqlite3.Connection) -> list[Fault]:
-        """The text of a policy that the run's events name must have the hash they name."""
-        for (policy_hash,) in self._store.connection.execute("SELECT DISTINCT rules_hash FROM policy_versions"):
-            sql = "SELECT rules_json FROM policy_versions WHERE rules_hash = ? AND rules_json IS NOT NULL"
-            for (text,) in connection.execute(sql, (policy_hash,)):
-                if not is_snapshot(str(text).encode(), policy_hash):
-                    return [Fault(f"the text of policy {policy_hash[:16]}… is not the one that was in force")]
-        return []
-
-    def _compare(self, connection: sqlite3.Connection, run_id: str, query: str, name: str) -> Fault | None:
-        stored = connection.execute(query, (run_id,))
-        columns = [column[0] for column in stored.description]
-        expected = self._store.connection.execute(query, (run_id,))
-        while True:
-            found, wanted = stored.fetchone(), expected.fetchone()
-            if found is None and wanted is None:
-                return None
-            # Both come in the order of their first column, so the smaller key is the one without a partner.
-            if found is None or (wanted is not None and wanted[0] < found[0]):
-                return Fault(f"{name} is missing", call_id=str(wanted[0]))
-            if wanted is None or found[0] < wanted[0]:
-                return Fault(f"{name} is there, but no event speaks of it", call_id=str(found[0]))
-            pairs = zip(columns, tuple(found), tuple(wanted), strict=True)
-            wrong = [column for column, one, other in pairs if _plain(one) != _plain(other)]
-            if wrong:
-                return Fault(f"{name} disagrees with the events in {', '.join(wrong)}", call_id=str(wanted[0]))
-
-
-def _plain(value: object) -> object:
-    """A deflated preview by its content: zlib may give other bytes on another machine."""
-    if isinstance(value, bytes) and value[:1] == b"\x78":
-        try:
-            return unpack_text(value)
-        except Exception:  # a damaged one is compared as it is, and differs
-            return value
-    return value
-
-
-# The chain columns are checked with the chain itself.
-_RUN = f"SELECT {', '.join(RUN_COLUMNS[1:-2])} FROM runs WHERE run_id = ?"
-_PRODUCERS = (
-    "SELECT shim_id, host_id, proc_id, last_seq, started_at, ended_at, status FROM producers"
-    " WHERE run_id = ? ORDER BY shim_id"
-)
-_CALLS = (
-    f"SELECT {', '.join('c.' + column for column in CALL_COLUMNS if column != 'producer_no')}, p.shim_id"
-    " FROM tool_calls c LEFT JOIN producers p USING (producer_no) WHERE c.run_id = ? ORDER BY c.call_id"
-)
-_PREVIEWS = (
-    "SELECT c.call_id, p.call_id, p.args_preview, p.result_preview, p.redaction_flags"
-    " FROM tool_calls c LEFT JOIN previews p USING (id) WHERE c.run_id = ? ORDER BY c.call_id"
-)
-_HINTS = (
-    "SELECT c.call_id, h.call_id, h.hint_text, h.suggested_args_json, h.created_at, h.hint_kind, h.retry_advice"
-    " FROM tool_calls c LEFT JOIN hints h USING (id) WHERE c.run_id = ? ORDER BY c.call_id"
-)
-# Their number in the chain, which is the lower half of their id, is theirs alone.
-_AGENT_EVENTS = (
-    f"SELECT id & {(1 << N_BITS) - 1}, at, agent_kind, kind, channel, text, message, data_json, tool_id"
-    " FROM agent_events WHERE run_id = ? ORDER BY id"
-)

@@ -132,7 +132,7 @@ def test_verify_ends_with_1_and_names_the_first_bad_event(home: Path, sub: Run) 
     assert json.loads(done.stdout)["faults"] == [{"what": "events are missing before event 5", "event": 4}]
     everything = sub("verify", "--all")
     assert everything.returncode == 1
-    assert everything.stdout.decode().splitlines()[0].startswith("BAD  run-1: event 4:")
+    assert everything.stdout.decode().splitlines()[0].startswith("BAD  run-1: chain: event 4:")
     assert everything.stdout.decode().splitlines()[1].startswith("ok   run-2:")
     assert sub("verify", "nobody").returncode == 2
 

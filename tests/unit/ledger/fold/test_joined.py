@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from hypothesis import given
+from hypothesis import strategies as st
+
+from subluminal.contracts.vocabulary import ACTION_STRICTNESS, ACTIONS
 from subluminal.ledger.fold.call import Call
 from subluminal.ledger.fold.joined import join
+
+TRANSPORTS = ("mcp_stdio", "in_process", "messages_api")
 
 
 def call(door: str, decision: str | None = "ALLOW", tool_use_id: str | None = "toolu_1", **facts: Any) -> Call:
@@ -51,3 +57,17 @@ def test_what_differs_in_run_id_server_tool_or_arguments_is_another_call() -> No
 def test_two_calls_of_one_door_are_two_and_each_finds_its_partner() -> None:
     seen = [call("mcp_stdio"), call("in_process"), call("mcp_stdio"), call("in_process"), call("mcp_stdio")]
     assert doors(*seen) == [["mcp_stdio", "in_process"]] * 2 + [["mcp_stdio"]]
+
+
+@given(st.lists(st.tuples(st.sampled_from(TRANSPORTS), st.sampled_from((*ACTIONS, None)), st.booleans()), max_size=8))
+def test_whatever_calls_are_joined_no_decision_is_hidden_behind_a_milder_one(
+    told: list[tuple[str, str | None, bool]],
+) -> None:
+    """A hostile producer may use the client's id of another's call, through any door, before it or after it."""
+    calls = [call(door, decision, "toolu_1" if same else "toolu_2") for door, decision, same in told]
+    joined = join(calls)
+    assert sorted(map(id, calls)) == sorted(id(one) for group in joined for one in group.calls)
+    for group in joined:
+        assert group.standing in group.calls
+        strictness = [ACTION_STRICTNESS.get(one.decision or "", -1) for one in group.calls]
+        assert ACTION_STRICTNESS.get(group.standing.decision or "", -1) == max(strictness)

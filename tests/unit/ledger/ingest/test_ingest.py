@@ -253,15 +253,15 @@ def test_a_journal_read_twice_because_its_place_was_lost_adds_nothing(ingesting:
 def test_a_refused_line_is_set_aside_once_even_if_its_batch_is_read_again(ingesting: Ingesting) -> None:
     (ingesting.directory / "shim-1.jsonl").write_bytes(b"garbage\n")
     ingesting.spool.scan()
-    real = ingesting.store.set_offset
+    real = ingesting.store.places.set
 
     def fail(*arguments: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    ingesting.store.set_offset = fail  # type: ignore[method-assign]
+    ingesting.store.places.set = fail  # type: ignore[method-assign]
     with pytest.raises(OSError, match="No space"):
         ingesting.spool.pump()
-    ingesting.store.set_offset = real  # type: ignore[method-assign]
+    ingesting.store.places.set = real  # type: ignore[method-assign]
     ingesting.settle()
     assert (ingesting.directory / "rejected" / "shim-1.jsonl").read_bytes() == b"garbage\n"
     assert len(ingesting.rows("SELECT * FROM rejected")) == 1

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from harness.ledger import EventMaker
+from harness.ledger import EventMaker, verify_all
 from subluminal.contracts.agent_event import MAX_DATA_BYTES, MAX_MESSAGE_BYTES, MAX_TEXT_BYTES
 from subluminal.ledger.store.prune import prune
 from subluminal.ledger.store.writer import Store
-from subluminal.ledger.trace.verify import verify_all, verify_run
+from subluminal.ledger.trace.verify import verify_run
 
 SAID = {"agent_kind": "codex", "kind": "TextOutput", "channel": "assistant", "text": "I will push."}
 CALLED = {"agent_kind": "codex", "kind": "ToolCall", "channel": "tool", "data": {"phase": "start", "id": "item_2"}}

@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from harness import places
-from harness.ledger import EventMaker
+from harness.ledger import EventMaker, verify_all
 from subluminal.contracts.errors import LedgerError
 from subluminal.host.home import heads_path
 from subluminal.ledger.read.ledger import open_ledger
 from subluminal.ledger.store.schema import SCHEMA_VERSION, open_reader, open_writer
 from subluminal.ledger.store.writer import Store
-from subluminal.ledger.trace.verify import verify_all
 
 GOLDEN = places.FIXTURES / "ledger"
 
@@ -82,6 +81,31 @@ def test_calls_that_schema_1_knew_by_their_first_decision_are_known_by_their_las
         run = ledger.run("run-legs")
         counts = [run[name] for name in COUNTS]
         assert counts == [6, 2, 2, 1, 1]
+
+
+def test_calls_that_schema_2_let_any_producer_change_are_their_owner_s(tmp_path: Path) -> None:
+    """The golden ledger was written by the store of schema 2: in its rows a call that was blocked is allowed, by a
+    claim that came before, and a call id that two producers used is one call."""
+    path = migrated(tmp_path, "schema-2-shared")
+    owner, claimant = "s018c018c018ca1a1a1a1a1a1a1a1", "s018d018d018db2b2b2b2b2b2b2b2"
+    (report,) = verify_all(path)
+    assert (report.chain_ok, report.rows_ok) == (True, True)
+    assert [(fault.call_id, fault.shim_ids) for fault in report.faults] == [
+        (f"{owner}-1", [owner, claimant]),
+        ("call-1", ["ext-1", "ext-2"]),
+    ]
+    with open_ledger(path) as ledger:
+        calls = {(call["shim_id"], call["call_id"]): call["decision"] for call in ledger.calls().rows}
+        assert calls == {
+            (owner, f"{owner}-1"): "BLOCK",
+            (owner, f"{owner}-2"): "ALLOW",
+            (claimant, f"{claimant}-2"): "ALLOW",
+            ("ext-1", "call-1"): "ALLOW",
+            ("ext-2", "call-1"): "BLOCK",
+        }
+        assert "forged" not in str(ledger.call(f"{owner}-1"))
+        run = ledger.run("run-shared")
+        assert [run[name] for name in COUNTS] == [5, 3, 2, 0, 0]
 
 
 def test_a_migration_does_not_mend_what_was_edited_by_hand(tmp_path: Path) -> None:

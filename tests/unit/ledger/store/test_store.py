@@ -97,7 +97,7 @@ def test_events_without_seq_are_told_apart_by_their_content(store: Store) -> Non
     assert rows(store, "SELECT calls_total, status FROM runs") == [(2, "SUCCEEDED")]
 
 
-def test_a_call_id_reused_by_another_shim_of_the_run_is_one_call_and_in_another_run_another(store: Store) -> None:
+def test_a_call_id_reused_by_another_shim_of_the_run_or_in_another_run_is_another_call(store: Store) -> None:
     one, two, three = EventMaker("run-1", "same"), EventMaker("run-1", "other"), EventMaker("run-2", "same")
     add_all(store, one.whole_run(1))
     two.shim_id = "same"
@@ -105,9 +105,10 @@ def test_a_call_id_reused_by_another_shim_of_the_run_is_one_call_and_in_another_
     add_all(store, [*lines, *three.whole_run(1)])
     assert rows(store, "SELECT run_id, call_id FROM tool_calls ORDER BY id, run_id") == [
         ("run-1", "same-1"),
+        ("run-1", "same-1"),
         ("run-2", "same-1"),
     ]
-    assert rows(store, "SELECT run_id, calls_total, event_count FROM runs") == [("run-1", 1, 10), ("run-2", 1, 5)]
+    assert rows(store, "SELECT run_id, calls_total, event_count FROM runs") == [("run-1", 2, 10), ("run-2", 1, 5)]
 
 
 def test_events_of_one_call_may_come_in_separate_batches_and_in_any_order(store: Store) -> None:

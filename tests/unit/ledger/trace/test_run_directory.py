@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.ledger import BASE_MS, EventMaker, timestamp
+from harness.ledger import BASE_MS, OURS, EventMaker, timestamp
 from subluminal.contracts.errors import LedgerError
-from subluminal.ledger.trace.bundle import open_bundle, verify_bundle
+from subluminal.ledger.trace.bundle import open_bundle
+from subluminal.ledger.trace.bundle_proof import verify_bundle
 from subluminal.ledger.trace.run_directory import EVENTS, OTHER_RUNS, RunDirectory, gathered
 from subluminal.ledger.trace.seal import seal
 
@@ -153,6 +154,25 @@ def test_journals_behind_a_link_are_no_bundle(run: RunDirectory, tmp_path: Path)
 
 
 def test_a_journal_that_speaks_for_another_shim_is_a_fault(run: RunDirectory) -> None:
-    append(run, "b", EventMaker("run", "a").run_start())
+    own, forged = EventMaker("run", "a"), EventMaker("run", "a")
+    append(run, "a", own.run_start(), *own.call("BLOCK"))
+    append(run, "b", forged.run_start(), *forged.call())
+    with open_bundle(run.directory) as bundle:
+        assert len(list(bundle.lines())) == 4, "nor does it become part of the record"
+    assert [fault.what for fault in verify_bundle(run.directory).faults] == [
+        "the journal b.jsonl speaks for another shim"
+    ]
     run.pump(None)
     assert run.faults == ["the journal b.jsonl speaks for another shim"]
+    run.close()
+    assert len(lines_of(run)) == 4
+    assert (Path(run.directory) / OTHER_RUNS).read_bytes().count(b"\n") == 4
+
+
+def test_a_shim_that_speaks_of_another_s_call_is_a_fault_that_names_both(run: RunDirectory) -> None:
+    owner, other = EventMaker("run", OURS), EventMaker("run", "b")
+    append(run, OURS, owner.start())
+    other.reference = owner.reference
+    append(run, "b", other.decision("ALLOW"))
+    run.pump(None)
+    assert run.faults == [f"shim b speaks of the call {OURS}-1, which is that of shim {OURS}"]

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from harness.ledger import EventMaker
+from harness.ledger import EventMaker, verify_all
 from subluminal.contracts.errors import LedgerError
 from subluminal.host.home import heads_path
 from subluminal.ledger.store.chain import GENESIS, link, read_heads
 from subluminal.ledger.store.encoding import pack_lines, unpack_lines
 from subluminal.ledger.store.prune import prune
 from subluminal.ledger.store.writer import Store
-from subluminal.ledger.trace.verify import Fault, verify_all, verify_run
+from subluminal.ledger.trace.report import Fault
+from subluminal.ledger.trace.verify import verify_run
 
 EVENTS = 2 * (2 + 3 * 4)
 
