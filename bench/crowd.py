@@ -10,6 +10,7 @@ half of what one shim can do, and each is timed from when it was due. Saturated:
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import select
 import subprocess
@@ -22,19 +23,26 @@ from statistics import median
 from figures import save, table
 from shim import BUILD, SUB, build
 
-RULES = """\
-policy_id: crowd
-version: "1"
-mode: guardrails
-defaults: {decision_on_error: BLOCK}
-selectors: {}
-rules:
-  - {rule_id: calls, kind: budget, enabled: true, severity: warn, match: {}, effect: {budget: {scope: run, limit_calls: 1000000000, on_exceed: BLOCK}}}
-  - {rule_id: cost, kind: budget, enabled: true, severity: warn, match: {}, effect: {budget: {scope: run, limit_cost_units: 1000000000, on_exceed: BLOCK}}}
-  - {rule_id: rate, kind: rate_limit, enabled: true, severity: warn, match: {}, effect: {rate_limit: {scope: run, capacity: 1000000, refill_tokens: 1000000, refill_period_ms: 1, on_limit: THROTTLE, backoff_ms: 100}}}
-  - {rule_id: errors, kind: breaker, enabled: true, severity: warn, match: {}, effect: {breaker: {scope: run, error_threshold: 5, window_ms: 1000, on_trip: BLOCK}}}
-  - {rule_id: more, kind: budget, enabled: true, severity: warn, match: {}, effect: {budget: {scope: run, limit_calls: 1000000000, on_exceed: BLOCK}}}
-"""
+MANY = 1_000_000_000
+EFFECTS: dict[str, dict[str, object]] = {
+    "budget": {"limit_calls": MANY, "on_exceed": "BLOCK"},
+    "rate_limit": {
+        "capacity": MANY, "refill_tokens": MANY, "refill_period_ms": 1, "on_limit": "THROTTLE", "backoff_ms": 100
+    },
+    "breaker": {"error_threshold": 5, "window_ms": 1000, "on_trip": "BLOCK"},
+}  # fmt: skip
+RULES = [
+    {
+        "rule_id": f"{kind}-{number}",
+        "kind": kind,
+        "enabled": True,
+        "severity": "warn",
+        "match": {},
+        "effect": {kind: {"scope": "run", **EFFECTS[kind]}},
+    }
+    for number, kind in enumerate(("budget", "budget", "budget", "rate_limit", "breaker"))
+]
+POLICY = {"policy_id": "crowd", "version": "1", "mode": "guardrails", "selectors": {}, "rules": RULES}
 OUTSTANDING = 4
 DRAIN_S = 20.0
 
@@ -42,7 +50,7 @@ DRAIN_S = 20.0
 class Crowd:
     def __init__(self, sub: str, shims: int, one_run: bool, home: str) -> None:
         policy = Path(home) / "crowd.yaml"
-        policy.write_text(RULES, encoding="utf-8")
+        policy.write_text(json.dumps({**POLICY, "defaults": {"decision_on_error": "BLOCK"}}), encoding="utf-8")
         self.processes = []
         self.poll = select.epoll()
         self.by_fd: dict[int, int] = {}

@@ -203,5 +203,6 @@ class TableModel(RuleBasedStateMachine):
             assert all(content(view, self.keys) == expected for view in self.views)
 
 
-TableModel.TestCase.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
+MANY = 400 if os.environ.get("HYPOTHESIS_PROFILE") == "fuzz" else 25
+TableModel.TestCase.settings = settings(max_examples=MANY, stateful_step_count=30, deadline=None)
 TestTableModel = TableModel.TestCase

@@ -111,6 +111,14 @@ def test_the_file_is_private_and_small(home: Path) -> None:
     assert (home / "run").stat().st_mode & 0o777 == 0o700
 
 
+def test_a_deleted_file_is_a_new_beginning_and_the_numbers_of_calls_show_it() -> None:
+    early = shared()
+    assert [early.next_seq(), early.next_seq()] == [1, 2]
+    os.unlink(early.path)
+    assert shared().next_seq() == 1
+    assert early.next_seq() == 3, "who had it counts on"
+
+
 # -- terminated runs --------------------------------------------------------------------------------------------
 
 
