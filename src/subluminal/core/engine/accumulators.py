@@ -249,7 +249,7 @@ class DedupeRule(Accumulator):
 class BreakerRule(Accumulator):
     """Trips on errors, on slow calls, or on the same call made again and again."""
 
-    __slots__ = ("errors", "on_trip", "repeats", "slow", "slow_ms", "watches")
+    __slots__ = ("errors", "on_trip", "repeats", "slow", "slow_ms", "watches", "windows")
 
     def __init__(self, number: int, spec: dict[str, Any]) -> None:
         super().__init__(number, spec)
@@ -259,6 +259,7 @@ class BreakerRule(Accumulator):
         self.slow_ms = self.number_of("latency_threshold_ms")
         self.slow = _window(self.number_of("latency_count", 1), window_ms) if self.slow_ms else None
         self.on_trip: str = self.detail.get("on_trip") or BLOCK
+        self.windows = self.wide + WINDOW
         # Whether it must be told how calls end.
         self.watches = self.errors is not None or self.slow is not None
 
@@ -281,10 +282,9 @@ class BreakerRule(Accumulator):
         if self.repeats is None or judgement.counted:
             return refusal
         key = _with_args(repeats, judgement)
-        now = self.now(judgement)
-        values = judgement.state.get(self.wide + WINDOW, key) or ()
-        count = self.repeats.count(values, now) + 1
-        judgement.always.append((self.wide + WINDOW, key, self.repeats.push(values, now)))
+        now = judgement.wide_ms if self.wide else judgement.mono_ms
+        count, values = self.repeats.pushed(judgement.state.get(self.windows, key) or (), now)
+        judgement.always.append((self.windows, key, values))
         if count == self.repeats.threshold:
             judgement.trips.append(trip(self, BREAKER_REPEAT, self.repeats))
         if count >= self.repeats.threshold and refusal is None:
@@ -292,7 +292,7 @@ class BreakerRule(Accumulator):
         return refusal
 
     def _open(self, judgement: Judgement, key: bytes, window: Window, reason_code: str) -> Refusal | None:
-        values = judgement.state.get(self.wide + WINDOW, key)
+        values = judgement.state.get(self.windows, key)
         if values is None or window.count(values, self.now(judgement)) < window.threshold:
             return None
         return self._refuse(reason_code, window)
@@ -314,8 +314,8 @@ class BreakerRule(Accumulator):
         ):
             if not hit or window is None:
                 continue
-            values = state.get(self.wide + WINDOW, key) or ()
-            ops.append((self.wide + WINDOW, key, window.push(values, now)))
+            values = state.get(self.windows, key) or ()
+            ops.append((self.windows, key, window.push(values, now)))
             if window.count(values, now) + 1 == window.threshold:
                 trips.append(trip(self, reason_code, window))
         return ops, trips
@@ -330,7 +330,7 @@ class BreakerRule(Accumulator):
         return seen
 
     def _count(self, judgement: Judgement, window: Window, key: bytes) -> int:
-        return window.count(judgement.state.get(self.wide + WINDOW, key) or (), self.now(judgement))
+        return window.count(judgement.state.get(self.windows, key) or (), self.now(judgement))
 
 
 def _window(threshold: int, window_ms: int) -> Window | None:

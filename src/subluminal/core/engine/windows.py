@@ -30,6 +30,12 @@ class Window:
             return len(self._live(values, now_ms))
         return sum(self._grains(values, now_ms)[1:])
 
+    def pushed(self, values: tuple[int, ...], now_ms: int) -> tuple[int, tuple[int, ...]]:
+        """With this event: how many there are, and what to keep."""
+        if not values and not self.grain_ms:
+            return 1, (now_ms,)
+        return self.count(values, now_ms) + 1, self.push(values, now_ms)
+
     def push(self, values: tuple[int, ...], now_ms: int) -> tuple[int, ...]:
         if not self.grain_ms:
             kept = self._live(values, now_ms)

@@ -56,7 +56,7 @@ PAGE_HEAD_BYTES = PAGE_HEAD.size
 PAGE_ROOM = PAGE - PAGE_HEAD_BYTES
 ALL = 2**64 - 1
 
-_PACKERS = [struct.Struct(f"<16sBBxx{count}q") for count in range(MAX_VALUES + 1)]
+PACKERS = [struct.Struct(f"<16sBBxx{count}q").pack for count in range(MAX_VALUES + 1)]
 _VALUES = [struct.Struct(f"<{count}q") for count in range(MAX_VALUES + 1)]
 READERS = [packer.unpack_from for packer in _VALUES]
 WRITERS = [packer.pack_into for packer in _VALUES]
@@ -68,7 +68,7 @@ assert MAX_KEYS * (KEY_BYTES + ENTRY_BYTES + 24) < 2 * MAX_TABLE_BYTES
 
 def pack_entry(pool: int, key: bytes, values: tuple[int, ...]) -> bytes:
     count = len(values)
-    return _PACKERS[count].pack(key, pool, count, *values)
+    return PACKERS[count](key, pool, count, *values)
 
 
 def entry_values(raw: bytes | bytearray, at: int) -> tuple[int, ...]:

@@ -186,7 +186,9 @@ class SharedState:
         """Publish the operations as a whole and let the others go on; with `count_call` take a call number."""
         table = self.table
         try:
-            if ops and ops[-1][0] == TERMINATE:  # it comes last, if at all
+            if not ops and not self._with_wide:
+                return table.count() if count_call else 0
+            if ops[-1][0] == TERMINATE:  # it comes last, if at all
                 *ops, flag = ops
                 if not table.terminated:
                     self._write_flag(flag[1:])
@@ -195,12 +197,9 @@ class SharedState:
                 if wide or self._new_boot:  # time goes on from here, whatever becomes of this call
                     self._wide.commit(wide)
                 ops = [op for op in ops if op[0] < WIDE]
-            if ops or (table.terminated and not table.killed):
-                table.commit(ops, count_call)
-                if table.terminated and not table.killed:
-                    table.kill()
-            elif count_call:
-                table.count()
+            table.commit(ops, count_call)
+            if table.terminated and not table.killed:
+                table.kill()
             self._last_seq = table.calls + table.plain_calls
             return self._last_seq if count_call else 0
         finally:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import struct
 from fcntl import LOCK_UN, flock
+from itertools import accumulate
 from zlib import crc32
 
 from subluminal.core.engine.state import KEY_BYTES, LABEL, MAX_LABEL_BYTES, StateDamaged, StateUnavailable
@@ -33,6 +34,7 @@ from subluminal.host.run.pages import (
     HEAD_BYTES,
     MAX_TABLE_BYTES,
     NAME_PAGES,
+    PACKERS,
     PAGE,
     PAGE_ROOM,
     REST,
@@ -89,7 +91,8 @@ class Table:
         self._salt = salt
         self._version = -1
         self._image = bytearray(HEAD_BYTES)
-        self._values: dict[bytes, tuple[int, ...]] = {}  # entries of this image, as far as they were read or written
+        # Entries of this version, as far as they were asked for or written; None: there is none.
+        self._values: dict[bytes, tuple[int, ...] | None] = {}
         self._places: dict[bytes, int] = {}  # where a key stands in this image
         self._guesses: dict[bytes, int] = {}  # where it stood in an earlier one
         self._all_known = False  # every key of this image is in `_places`
@@ -207,13 +210,11 @@ class Table:
         return at
 
     def get(self, pool: int, key: bytes) -> tuple[int, ...] | None:
-        values = self._values.get(key)
-        if values is not None:
-            return values
+        seen = self._values
+        if key in seen:
+            return seen[key]
         at = self._find(key)
-        values = entry_values(self._image, at) if at >= 0 else self.segments.get(pool, key)
-        if values is not None:
-            self._values[key] = values
+        seen[key] = values = entry_values(self._image, at) if at >= 0 else self.segments.get(pool, key)
         return values
 
     def all(self) -> list[tuple[bytes, int, tuple[int, ...]]]:
@@ -233,11 +234,18 @@ class Table:
         try:
             for pool, key, values in ops:
                 at = places.get(key, -1)
-                if at >= 0 and len(values) == image[at + COUNT_AT]:
-                    WRITERS[len(values)](image, at + ENTRY_BYTES, *values)
+                count = len(values)
+                if at >= 0:
+                    if count == image[at + COUNT_AT]:
+                        WRITERS[count](image, at + ENTRY_BYTES, *values)
+                        seen[key] = values
+                        continue
+                elif self._all_known and pool != LABEL:
+                    places[key] = len(image)
+                    image += PACKERS[count](key, pool, count, *values)
                     seen[key] = values
-                else:
-                    self._put(pool, key, values)
+                    continue
+                self._put(pool, key, values)
             if len(image) > PAGE:
                 self._spill({op[1] for op in ops})
             self.calls += calls
@@ -310,41 +318,33 @@ class Table:
             raise StateUnavailable(f"the run's state cannot be written: {error.strerror}") from None
 
     def _spill(self, used: set[bytes]) -> None:
-        """Move the oldest entries of the largest pool to a segment, but for those just used."""
-        by_pool: dict[int, list[bytes]] = {}
-        image, at = self._image, HEAD_BYTES
-        while at < len(image):
-            end = at + entry_size(image, at)
-            raw = bytes(image[at:end])
-            at = end
-            if raw[:KEY_BYTES] not in used:
-                by_pool.setdefault(raw[KEY_BYTES], []).append(raw)
-        if not by_pool:
-            return
-        pool, raws = max(by_pool.items(), key=lambda found: sum(map(len, found[1])))
+        """Move the oldest entries of the pool that has most to segments, but for those just used."""
+        if not self._all_known:
+            self._find_all()
+        image, keys = self._image, list(self._places)  # in the order in which they stand
+        ends = [*self._places.values(), len(image)]
+        pools = [image[at + KEY_BYTES] for at in ends[:-1]]
+        pool = max(set(pools), key=pools.count)
         most = min(max(PAGE_ROOM // 2, len(image) - PAGE), (MOST_AT_ONCE - 1) * PAGE_ROOM)
-        size = count = 0
-        while count < len(raws) and size + len(raws[count]) <= most:
-            size += len(raws[count])
-            count += 1
-        moved = {raw[:KEY_BYTES] for raw in raws[:count]}
-        self.segments.add(pool, raws[:count], self._places.keys() - moved)
-        self.changed = True
-        self._rebuild(lambda raw: raw[:KEY_BYTES] not in moved)
-        self._values.clear()
-
-    def _rebuild(self, kept: Callable[[bytes], bool]) -> None:
-        """The table without the entries that are not `kept`."""
-        image, at = self._image, HEAD_BYTES
-        stays = [bytes(image[:HEAD_BYTES])]
-        while at < len(image):
-            end = at + entry_size(image, at)
-            raw = bytes(image[at:end])
-            at = end
-            if kept(raw):
+        moved: list[bytes] = []
+        stays: list[bytes] = []
+        names: list[bytes] = []
+        for number, key in enumerate(keys):
+            raw = bytes(image[ends[number] : ends[number + 1]])
+            if most > 0 and pools[number] == pool and key not in used:
+                moved.append(raw)
+                most -= len(raw)
+            else:
                 stays.append(raw)
-        image[:] = b"".join(stays)
-        self._find_all()
+                names.append(key)
+        if not moved:
+            return
+        self.segments.add(pool, moved, set(names))
+        self.changed = True
+        image[HEAD_BYTES:] = b"".join(stays)
+        self._places.clear()
+        self._places.update(zip(names, accumulate(map(len, stays), initial=HEAD_BYTES), strict=False))
+        self._values.clear()
 
     def forget(self, kept: Callable[[int, tuple[int, ...]], bool]) -> None:
         """Drop every entry whose pool and values are not `kept`; `write` makes it known."""
