@@ -188,7 +188,7 @@ class SharedState:
         try:
             if not ops and not self._with_wide:
                 return table.count() if count_call else 0
-            if ops[-1][0] == TERMINATE:  # it comes last, if at all
+            if ops and ops[-1][0] == TERMINATE:  # it comes last, if at all
                 *ops, flag = ops
                 if not table.terminated:
                     self._write_flag(flag[1:])
