@@ -138,7 +138,9 @@ class Table:
 
     def close(self) -> None:
         self.lock.close()
-        os.close(self.fd)
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
 
     # -- reading ----------------------------------------------------------------------------------------------
 
