@@ -229,7 +229,7 @@ async def _told(start: Callable[[Callable[[], None]], None], seconds: float) -> 
     try:
         soon: Callable[..., Any] = asyncio.get_running_loop().call_soon_threadsafe
     except RuntimeError:  # the other loop that anyio knows
-        import trio  # type: ignore[import-not-found]
+        import trio  # type: ignore[import-not-found]  # there where a host runs it, and only there
 
         soon = trio.lowlevel.current_trio_token().run_sync_soon
     with anyio.move_on_after(seconds):

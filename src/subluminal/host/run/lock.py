@@ -3,7 +3,7 @@
 `flock` belongs to the open file: the kernel releases it when its holder dies, and keeps those who wait in a queue. It
 knows no time limit, and a holder that was stopped (SIGSTOP) does not let go; so whoever finds the lock taken lets a
 thread stand in the queue for it, and waits for that thread as long as it likes. The thread is started the first time
-the lock is found taken, and is all there is to waiting: nobody sleeps and tries again.
+the lock is found taken for more than a moment, and is all there is to waiting: nobody sleeps and tries again.
 
 Why not fcntl: a POSIX lock belongs to the process and is dropped when *any* descriptor of the file is closed.
 """

@@ -5,7 +5,7 @@ publishes the wide one first: a kill in between leaves a charge without a call, 
 
 A damaged file is not a fresh one. Every call that needs it is judged by `decision_on_error`; where that says ALLOW, the
 file is set aside and a fresh one begun (`start_afresh`), else calls are refused until an operator has looked
-(`sub doctor`, `sub state reset`).
+(`sub doctor`, `sub state --reset`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from subluminal.core.engine.state import (
 )
 from subluminal.host.home import ensure_private_dir, run_dir, wide_state_file
 from subluminal.host.run.files import boot_id, boot_ms, create_file, fault, salt_of, state_path
-from subluminal.host.run.legacy import read_old
 from subluminal.host.run.pages import FLAG_AT, FLAG_BYTES, SIGHT
 from subluminal.host.run.table import Table
 
@@ -91,12 +90,7 @@ class SharedState:
             return
         try:
             if not table.calls + table.plain_calls + table.terminated:
-                old = read_old(state_path(self._run_id, directory, 1))
-                if old is not None:
-                    table.boot, table.changed = old.boot, True
-                    table.commit(old.ops, old.calls)
-                    if old.ended:
-                        table.kill()
+                self._take_over_old(state_path(self._run_id, directory, 1))
             if table.boot != self._boot:  # its times mean nothing any more; counts stay true
                 table.forget(lambda pool, values: pool not in (MARK, WINDOW) and not values[2])
                 table.boot, table.changed = self._boot, True
@@ -105,6 +99,18 @@ class SharedState:
             self._damage = str(damage)
         finally:
             self.abandon()
+
+    def _take_over_old(self, path: str) -> None:
+        if not os.path.exists(path):
+            return
+        from subluminal.host.run.legacy import read_old  # few runs began under it
+
+        old = read_old(path)
+        if old is not None:
+            self.table.boot, self.table.changed = old.boot, True
+            self.table.commit(old.ops, old.calls)
+            if old.ended:
+                self.table.kill()
 
     def close(self) -> None:
         self.table.close()
