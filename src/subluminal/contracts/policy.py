@@ -21,7 +21,7 @@ from subluminal.contracts.vocabulary import ALLOWLIST_MATCH, DENYLIST_MATCH
 # A snapshot of another format is not read but compiled anew.
 SNAPSHOT_FORMAT = 1
 
-Scope = Literal["run", "tool", "server_tool", "agent", "principal", "machine"]
+Scope = Literal["run", "server", "tool", "server_tool", "agent", "principal", "machine"]
 # Integers up to here are exact in every JSON implementation.
 Count = Annotated[int, Meta(ge=0, le=2**53 - 1)]
 Positive = Annotated[int, Meta(ge=1, le=2**53 - 1)]
@@ -32,6 +32,11 @@ Scalar = str | int | float | bool
 # An hour of the day, or two of them: "9-17" is from 9:00 to 17:59, as in cron; "22-5" goes past midnight.
 Hour = Annotated[int, Meta(ge=0, le=23)]
 HourRange = Annotated[str, Meta(pattern=r"^([01]?[0-9]|2[0-3])-([01]?[0-9]|2[0-3])$(?!\n)")]
+# Additive: times and sizes as people write them. A snapshot has milliseconds (in the `_ms` field) and numbers instead.
+Duration = Annotated[str, Meta(pattern=r"^[0-9]{1,12}(ms|s|m|h|d)$(?!\n)")]
+Size = Annotated[str, Meta(pattern=r"^[0-9]{1,12}(B|KB|MB|GB|KiB|MiB|GiB)$(?!\n)")]
+# Additive: one text or several, of which any matches. A snapshot has a list.
+Texts = Annotated[list[Word], Meta(min_length=1)] | Word
 
 
 class Part(Struct, forbid_unknown_fields=True):
@@ -41,6 +46,7 @@ class Part(Struct, forbid_unknown_fields=True):
 class Defaults(Part, kw_only=True):
     decision_on_error: Literal["ALLOW", "BLOCK"]
     fail_open_read_tools: bool = False
+    fail_open_classes: list[Word] | UnsetType = UNSET  # additive: as above, for other classes that tag rules give
     # Additive: legs of one multi-round-trip call. A snapshot states it only where it is not MAX_LEGS, so that policies
     # which leave it out keep their hash.
     max_legs: Positive | UnsetType = UNSET
@@ -73,23 +79,46 @@ class NameMatch(Part, kw_only=True):
 class NumericRange(Part, kw_only=True):
     """Both ends belong to the range."""
 
-    min: int | float | UnsetType = UNSET
-    max: int | float | UnsetType = UNSET
+    min: int | float | Size | UnsetType = UNSET
+    max: int | float | Size | UnsetType = UNSET
+
+
+class ByteRange(Part, kw_only=True):
+    """Both ends belong to the range."""
+
+    min: Count | Size | UnsetType = UNSET
+    max: Count | Size | UnsetType = UNSET
+
+
+class CommandMatch(Part, kw_only=True):
+    """A shell line: the programs that its simple commands run."""
+
+    programs: Texts
 
 
 class ArgsMatch(Part, kw_only=True):
+    """Keys are paths (additive): `options.force`, `files[].path`, a literal dot as `\\.`."""
+
     has_keys: list[str] | UnsetType = UNSET
+    missing_keys: list[Word] | UnsetType = UNSET  # additive from here on, but for the three of the pack
     key_equals: dict[str, Scalar] | UnsetType = UNSET
     key_in: dict[str, list[Scalar]] | UnsetType = UNSET
+    key_glob: dict[str, Texts] | UnsetType = UNSET
+    key_regex: dict[str, Texts] | UnsetType = UNSET
+    key_contains: dict[str, Texts] | UnsetType = UNSET
     numeric_range: dict[str, NumericRange] | UnsetType = UNSET
+    path_within: dict[str, Texts] | UnsetType = UNSET
+    host_in: dict[str, Texts] | UnsetType = UNSET
+    command: dict[str, CommandMatch] | UnsetType = UNSET
+    bytes: ByteRange | UnsetType = UNSET
 
 
 class TimeMatch(Part, kw_only=True):
     utc_hours: list[Hour | HourRange] | UnsetType = UNSET
 
 
-class Match(Part, kw_only=True):
-    """§2.4: AND between fields; an empty match matches every call."""
+class Alternative(Part, kw_only=True):
+    """§2.4: AND between fields."""
 
     server_name: NameMatch | UnsetType = UNSET
     tool_name: NameMatch | UnsetType = UNSET
@@ -98,9 +127,17 @@ class Match(Part, kw_only=True):
     time: TimeMatch | UnsetType = UNSET
 
 
+class Match(Alternative, kw_only=True):
+    """An empty match matches every call."""
+
+    any_of: Annotated[list[Alternative], Meta(min_length=1)] | UnsetType = UNSET  # additive
+
+
 class Advice(Part, kw_only=True):
     """What a refused agent is told. `hint_text` is the pack's; the others, known from §3.2.4, are additive here."""
 
+    reason_code: Word | UnsetType = UNSET
+    message: str | UnsetType = UNSET
     hint_text: str | UnsetType = UNSET
     suggested_args: dict[str, Any] | UnsetType = UNSET
     retry_advice: str | UnsetType = UNSET
@@ -110,6 +147,7 @@ class AllowEffect(Part, kw_only=True):
     action: Literal["ALLOW"]
     reason_code: Word = ALLOWLIST_MATCH
     message: str = ""
+    override: Annotated[list[Literal["dedupe"]], Meta(min_length=1)] | UnsetType = UNSET  # additive
 
 
 class DenyEffect(Advice, kw_only=True):
@@ -118,11 +156,22 @@ class DenyEffect(Advice, kw_only=True):
     message: str = ""
 
 
+class CostFrom(Part, kw_only=True):
+    """Additive: a call costs what one of its arguments says, in units of `per`, rounded up."""
+
+    arg: Word
+    per: Positive | Size = 1
+
+
 class Budget(Advice, kw_only=True):
     scope: Scope
     limit_calls: Count | UnsetType = UNSET
     limit_cost_units: Count | UnsetType = UNSET
     cost_units_per_call: Count = 1
+    cost_units_by_tool: Annotated[dict[str, Count], Meta(min_length=1)] | UnsetType = UNSET  # additive: glob to units
+    cost_units_from: CostFrom | UnsetType = UNSET
+    window_ms: Positive | UnsetType = UNSET  # additive: the limits hold for any such stretch of time
+    window: Duration | UnsetType = UNSET
     on_exceed: Literal["BLOCK", "REJECT_WITH_HINT", "TERMINATE_RUN"]
 
     def __post_init__(self) -> None:
@@ -136,14 +185,18 @@ class RateLimit(Advice, kw_only=True):
     scope: Scope
     capacity: Positive
     refill_tokens: Count
-    refill_period_ms: Positive
+    refill_period_ms: Positive | UnsetType = UNSET
+    refill_period: Duration | UnsetType = UNSET  # additive, as every field that takes a Duration
     cost_tokens_per_call: Positive = 1
     on_limit: Literal["THROTTLE", "BLOCK", "REJECT_WITH_HINT"]
     backoff_ms: Count | UnsetType = UNSET
+    backoff: Duration | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        if self.on_limit == "THROTTLE" and self.backoff_ms is UNSET:
-            raise ValueError("A rate limit with `on_limit: THROTTLE` needs `backoff_ms`")
+        if self.refill_period_ms is UNSET and self.refill_period is UNSET:
+            raise ValueError("A rate limit needs `refill_period` or `refill_period_ms`")
+        if self.on_limit == "THROTTLE" and self.backoff_ms is UNSET and self.backoff is UNSET:
+            raise ValueError("A rate limit with `on_limit: THROTTLE` needs `backoff` or `backoff_ms`")
 
 
 class Breaker(Advice, kw_only=True):
@@ -152,33 +205,42 @@ class Breaker(Advice, kw_only=True):
     scope: Scope
     error_threshold: Positive | UnsetType = UNSET
     window_ms: Positive | UnsetType = UNSET
+    window: Duration | UnsetType = UNSET
     repeat_threshold: Positive | UnsetType = UNSET
     repeat_window_ms: Positive | UnsetType = UNSET
+    repeat_window: Duration | UnsetType = UNSET
     latency_threshold_ms: Positive | UnsetType = UNSET  # additive: a call that takes longer counts as slow
+    latency_threshold: Duration | UnsetType = UNSET
     latency_count: Positive = 1  # additive: so many slow calls within window_ms trip it
     on_trip: Literal["TERMINATE_RUN", "BLOCK", "REJECT_WITH_HINT"]
     terminate_code: Word | UnsetType = UNSET  # the reason code stands in when it is left out
 
     def __post_init__(self) -> None:
-        if self.error_threshold is UNSET and self.repeat_threshold is UNSET and self.latency_threshold_ms is UNSET:
-            raise ValueError("A breaker needs `error_threshold`, `repeat_threshold` or `latency_threshold_ms`")
-        if self.error_threshold is not UNSET and self.window_ms is UNSET:
-            raise ValueError("A breaker with `error_threshold` needs `window_ms`")
-        if self.latency_threshold_ms is not UNSET and self.window_ms is UNSET:
-            raise ValueError("A breaker with `latency_threshold_ms` needs `window_ms`")
-        if self.repeat_threshold is not UNSET and self.repeat_window_ms is UNSET:
-            raise ValueError("A breaker with `repeat_threshold` needs `repeat_window_ms`")
+        slow = (self.latency_threshold_ms, self.latency_threshold) != (UNSET, UNSET)
+        window = (self.window_ms, self.window) != (UNSET, UNSET)
+        if self.error_threshold is UNSET and self.repeat_threshold is UNSET and not slow:
+            raise ValueError("A breaker needs `error_threshold`, `repeat_threshold` or `latency_threshold`")
+        if self.error_threshold is not UNSET and not window:
+            raise ValueError("A breaker with `error_threshold` needs `window` or `window_ms`")
+        if slow and not window:
+            raise ValueError("A breaker with `latency_threshold` needs `window` or `window_ms`")
+        if self.repeat_threshold is not UNSET and (self.repeat_window_ms, self.repeat_window) == (UNSET, UNSET):
+            raise ValueError("A breaker with `repeat_threshold` needs `repeat_window` or `repeat_window_ms`")
 
 
 class Dedupe(Advice, kw_only=True):
     scope: Scope
-    window_ms: Positive
+    window_ms: Positive | UnsetType = UNSET
+    window: Duration | UnsetType = UNSET
     key: Literal["args_hash", "custom"] = "args_hash"
+    key_args: Annotated[list[Word], Meta(min_length=1)] | UnsetType = UNSET  # additive: what `custom` compares
     on_duplicate: Literal["BLOCK", "REJECT_WITH_HINT"]
 
     def __post_init__(self) -> None:
-        if self.key == "custom":
-            raise ValueError("`key: custom` is not supported in v0.1; use `args_hash`")
+        if self.window_ms is UNSET and self.window is UNSET:
+            raise ValueError("A dedupe rule needs `window` or `window_ms`")
+        if (self.key == "custom") != (self.key_args is not UNSET):
+            raise ValueError("`key: custom` and `key_args` belong together")
 
 
 class Tag(Part, kw_only=True):
@@ -209,9 +271,10 @@ class RuleBase(Part, kw_only=True, tag_field="kind"):
     """§2.3. The kind is the tag of the concrete class and says which effect belongs to it."""
 
     rule_id: Id
-    enabled: bool
+    enabled: bool = True  # the pack requires it and `severity`; their defaults are additive
     match: Match
-    severity: Severity
+    unless: Match | UnsetType = UNSET  # additive: the rule applies if `match` holds and this does not
+    severity: Severity = "warn"
     description: str | UnsetType = UNSET
 
     @property

@@ -27,7 +27,7 @@ RUN_STATUS_SEVERITY = ("TERMINATED", "FAILED", "CANCELLED", "SUCCEEDED")
 
 # Contract B: policy.
 RULE_KINDS = ("allow", "deny", "budget", "rate_limit", "breaker", "dedupe", "tag")
-SCOPES = ("run", "tool", "server_tool", "agent", "principal", "machine")
+SCOPES = ("run", "server", "tool", "server_tool", "agent", "principal", "machine")
 SEVERITIES = ("info", "warn", "critical")
 RISK_CLASSES = ("read_like", "write_like", "network_like")  # examples of the pack; any other word is allowed
 ANNOTATED_CLASSES = frozenset(("write_like", "network_like"))  # those that a server's annotations can give
@@ -64,6 +64,7 @@ AMBIGUOUS_MESSAGE = "AMBIGUOUS_MESSAGE"
 POLICY_INVALID = "POLICY_INVALID"
 EVALUATION_ERROR = "EVALUATION_ERROR"
 UNINSPECTED_ARGS = "UNINSPECTED_ARGS"
+UNJUDGED_ARGS = "UNJUDGED_ARGS"
 MESSAGE_TOO_LARGE = "MESSAGE_TOO_LARGE"
 TOOL_NOT_LISTED = "TOOL_NOT_LISTED"
 LEGS_EXCEEDED = "LEGS_EXCEEDED"

@@ -28,10 +28,11 @@ from subluminal.contracts.vocabulary import (
     UNINSPECTED_ARGS,
 )
 from subluminal.core.engine.accumulators import BreakerRule, build_rules
+from subluminal.core.engine.faults import Unavailable
 from subluminal.core.engine.hints import clip, duration, fill, make_hint, show_name, suggest, summary
 from subluminal.core.engine.matchers import selectors_match
 from subluminal.core.engine.plan import Plan, Planner
-from subluminal.core.engine.rules import Judgement, Outcome, Refusal, Rule, Unavailable
+from subluminal.core.engine.rules import Judgement, Outcome, Refusal, Rule
 from subluminal.core.engine.state import MAX_INTEGER, MAX_TERMINATE_CHARS
 
 TYPE_CHECKING = False
@@ -96,7 +97,7 @@ class Engine:
                     apply = step.apply
                     refusal = apply(judgement, outcome, step.keys)
             except Unavailable as unavailable:
-                reason_code = str(unavailable)
+                reason_code = unavailable.reason_code
                 refusal, why = self._failure(step.rule, reason_code), _NOT_AT_HAND[reason_code]
             except Exception as error:  # a rule must never take the shim down: decision_on_error says what holds
                 why = f"could not be evaluated: {type(error).__name__}"

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from subluminal.contracts.vocabulary import ANNOTATED_CLASSES, TOOL_NOT_LISTED
 from subluminal.core.engine.accumulators import Accumulator
+from subluminal.core.engine.faults import Unavailable
 from subluminal.core.engine.names import NameIndex
-from subluminal.core.engine.rules import AccessRule, Rule, TagRule, Unavailable
+from subluminal.core.engine.rules import AccessRule, Rule, TagRule
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

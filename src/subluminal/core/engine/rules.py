@@ -10,6 +10,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from subluminal.contracts.vocabulary import ALLOW, ALLOWLIST_MATCH, BLOCK, DENYLIST_MATCH, UNINSPECTED_ARGS
+from subluminal.core.engine.faults import Unavailable
 from subluminal.core.engine.matchers import args_match
 from subluminal.core.engine.names import name_match
 from subluminal.core.engine.state import MAX_INTEGER
@@ -28,10 +29,6 @@ if TYPE_CHECKING:
     Watch = list[tuple[Engine, BreakerRule, Any, ToolCall]]
 
     Trip = dict[str, Any]
-
-
-class Unavailable(Exception):
-    """A rule cannot be evaluated for this call; the argument is the reason code."""
 
 
 class Judgement(Struct, eq=False, gc=False):
