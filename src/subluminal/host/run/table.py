@@ -238,8 +238,13 @@ class Table:
         seen = self._values
         if key in seen:
             return seen[key]
-        at = self._find(key)
-        seen[key] = values = entry_values(self._image, at) if at >= 0 else self.rings[pool].get(key)
+        at = self._places.get(key, -1) if self._all_known else self._find(key)
+        if at >= 0:
+            values: tuple[int, ...] | None = entry_values(self._image, at)
+        else:
+            ring = self.rings[pool]
+            values = ring.get(key) if ring.behind or key in ring.index else None
+        seen[key] = values
         return values
 
     def all(self) -> list[tuple[bytes, int, tuple[int, ...]]]:
