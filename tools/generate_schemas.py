@@ -1,5 +1,7 @@
 """Write `schema/*.json` from the contract types; a file that belongs to no schema is removed.
 
+The schemas of policies are also written to where the package carries them (`sub policy schema`).
+
 The contracts as JSON Schema (draft 2020-12), for those who are not written in Python. Generated from the types, so
 that they cannot drift; what types cannot say ("THROTTLE needs backoff_ms") is added here.
 
@@ -24,7 +26,9 @@ from subluminal.contracts.secrets import ServerSecrets
 from subluminal.contracts.vocabulary import INTERFACE_VERSION
 from subluminal.policy.lint.spelled_out import DURATIONS
 
-DIRECTORY = Path(__file__).parents[1] / "schema"
+ROOT = Path(__file__).parents[1]
+DIRECTORY = ROOT / "schema"
+CARRIED = ROOT / "src" / "subluminal" / "policy" / "edit"
 # §1.6 and §3.2: the member that each action brings with it.
 ACTION_MEMBERS = {"THROTTLE": "backoff_ms", "REJECT_WITH_HINT": "hint", "TERMINATE_RUN": "terminate"}
 
@@ -170,17 +174,18 @@ def main(args: list[str]) -> int:
         print(__doc__, file=sys.stderr)
         return 2
     wanted = {DIRECTORY / name: schema_text(schema) for name, schema in schemas().items()}
+    wanted |= {CARRIED / path.name: text for path, text in wanted.items() if path.name.startswith("policy-")}
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text("utf-8") != text]
-    stale += [path for path in DIRECTORY.glob("*.json") if path not in wanted]
+    stale += [path for directory in (DIRECTORY, CARRIED) for path in directory.glob("*.json") if path not in wanted]
     for path in stale:
         if args:
-            print(f"schema/{path.name} is not current", file=sys.stderr)
+            print(f"{path.relative_to(ROOT)} is not current", file=sys.stderr)
         elif path in wanted:
             path.write_text(wanted[path], "utf-8")
-            print(f"schema/{path.name} written", file=sys.stderr)
+            print(f"{path.relative_to(ROOT)} written", file=sys.stderr)
         else:
             path.unlink()
-            print(f"schema/{path.name} removed", file=sys.stderr)
+            print(f"{path.relative_to(ROOT)} removed", file=sys.stderr)
     return 1 if args and stale else 0
 
 
