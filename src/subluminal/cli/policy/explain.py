@@ -104,7 +104,9 @@ def _explain_recorded(file: str | None, call_id: str, given: dict[str, Any], as_
     others = [f"--{name.removesuffix('_name').replace('_', '-')}" for name, value in given.items() if value]
     others = [name for name in others if name not in ("--run", "--shim")]
     if others:
-        raise UsageError(f"{', '.join(others)} cannot be given with --call", hint="The record says it all.")
+        raise UsageError(
+            f"{', '.join(others)} cannot be given with --call", hint="Leave it out: the record says what the call was."
+        )
     run, call, known = recorded_call(call_id, given["run"], given["shim"])
     judged = [rejudge(snapshot, run, call) for snapshot in judging(file, run.identity)]
     if as_json:

@@ -12,7 +12,7 @@ from subluminal.cli.render.call_lines import INDENT, wrapped
 from subluminal.cli.render.columns import cut, pad, terminal_columns
 from subluminal.cli.render.output import paint, print_json
 from subluminal.contracts.identity import Identity
-from subluminal.host.home import REPOSITORY_POLICY, sub_home, user_policy
+from subluminal.host.home import DIRECTORY, REPOSITORY_POLICY, sub_home, user_policy
 from subluminal.policy.in_force import InForce, policies_in_force, set_aside
 from subluminal.policy.sources import ORGANISATION_POLICY, PolicySource
 from subluminal.reports.printable import count, printable
@@ -53,7 +53,7 @@ def in_force_command(
         others = [{"origin": source.origin, "path": source.path} for source in aside]
         print_json({"directory": cwd, "identity": who, "policies": policies, "set_aside": others})
     else:
-        sys.stdout.write("\n".join(_lines(found, aside, identity, cwd, terminal_columns())) + "\n")
+        sys.stdout.write("\n".join(_lines(found, aside, identity, cwd, terminal_columns())).rstrip("\n") + "\n")
     return 1 if any(one.fault is not None for one in found) else 0
 
 
@@ -63,14 +63,15 @@ def _lines(
     who = f"agent_id {identity.agent_id}, client {identity.client}, env {identity.env}"
     lines = [_cut(f"directory  {_short(cwd)}", columns), _cut(f"run        {who}", columns), ""]
     if not found:
-        return [*lines, *_none(columns)]
+        return [*lines, *_misnamed(cwd, columns), *_none(columns)]
     cells = max(len(one.source.origin) for one in found)
     for number, one in enumerate(found, 1):
         lines += [*_policy(number, one, cells, columns), ""]
     for source in aside:
         named = "SUB_POLICY" if os.environ.get("SUB_POLICY") else "SUB_POLICY_JSON"
         lines += _wrapped(f"not in force: {source.origin} {_short(source.path or '')} ({named} is set)", columns, "")
-    return lines + _stacking(found, columns)
+    lines += [""] if aside else []
+    return lines + _misnamed(cwd, columns) + _stacking(found, columns)
 
 
 def _policy(number: int, one: InForce, cells: int, columns: int | None) -> list[str]:
@@ -99,13 +100,30 @@ def _stacking(found: list[InForce], columns: int | None) -> list[str]:
         return []
     applied = [one for one in found if one.left_out is None]
     if not applied:
-        return _wrapped("None applies to this run: every call is allowed and recorded.", columns, "")
+        text = "None applies to this run: every call is allowed and recorded. Try another with --client, --env, ..."
+        return _wrapped(text, columns, "")
     modes = {one.snapshot["mode"] for one in applied if one.snapshot}
+    ids = [one.snapshot["policy_id"] for one in found if one.snapshot]
+    twice = sorted({name for name in ids if ids.count(name) > 1})
     text = "Every call is judged by it." if len(applied) == 1 else "Every call is judged by each, and the strictest"
     text += "" if len(applied) == 1 else " decision wins: one can tighten another and never loosen it."
     text += " It only observes: nothing is refused." if modes == {"observe"} and len(applied) == 1 else ""
     text += " All only observe: nothing is refused." if modes == {"observe"} and len(applied) > 1 else ""
-    return _wrapped(text, columns, "")
+    same = f"Two have the policy_id {twice[0]}: decisions cite both alike, so give each its own." if twice else ""
+    other = "Who runs may decide otherwise: try it with --agent-id, --client, --env and --workload."
+    texts = [text, same, other if len(applied) < len(found) else ""]
+    return [line for text in texts if text for line in _wrapped(text, columns, "")]
+
+
+def _misnamed(cwd: str, columns: int | None) -> list[str]:
+    """A policy whose name is almost right is the one that its author takes to be in force."""
+    found = []
+    for directory in (os.path.join(cwd, DIRECTORY), sub_home()):
+        for name in ("policy.yml", "policy.json", "policies.yaml"):
+            path = os.path.join(directory, name)
+            if os.path.exists(path):
+                found += _wrapped(f"{_short(path)} is not read: a policy is in force as policy.yaml.", columns, "")
+    return [*(paint(line, "yellow") for line in found), ""] if found else []
 
 
 def _none(columns: int | None) -> list[str]:

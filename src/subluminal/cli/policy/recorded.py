@@ -49,7 +49,7 @@ def doubts(judged: Rejudged) -> list[str]:
     """What the record cannot tell of this call, and whether it matters to this policy."""
     lines = []
     if judged.before:
-        lines.append(f"counters  as the {count(judged.before, 'call')} of the run before it left them")
+        lines.append(f"counters  after {count(judged.before, 'earlier call')} of its run")
     if judged.remains.why is None:
         return lines
     lines.append(f"arguments {printable(judged.remains.why)}")

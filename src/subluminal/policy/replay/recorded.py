@@ -16,7 +16,7 @@ from subluminal.contracts.canonical import digest, read_args
 from subluminal.contracts.errors import CanonicalError
 from subluminal.contracts.history import RecordedCall, RecordedRun
 from subluminal.contracts.toolcall import ToolCall
-from subluminal.contracts.vocabulary import ALLOW, RUN_TERMINATED
+from subluminal.contracts.vocabulary import ALLOW, RUN_TERMINATED, TOOL_NOT_LISTED
 from subluminal.policy.replay.explain import Explanation
 from subluminal.policy.replay.simulate import Simulation, decision_dict
 from subluminal.policy.selectors import left_out
@@ -99,7 +99,8 @@ def _was_judged(call: RecordedCall) -> bool:
 def _as_call(call: RecordedCall, run: RecordedRun) -> ToolCall:
     """Classes that a policy may have given are left out: the one that judges now gives its own."""
     classes = call.tags - (run.policy_tags or frozenset())
-    made = ToolCall(call.server_name, call.tool_name, None, call.bytes_in, risk_classes=classes)
+    known = None if call.reason_code == TOOL_NOT_LISTED else classes
+    made = ToolCall(call.server_name, call.tool_name, None, call.bytes_in, risk_classes=known)
     made.ambiguous, made.continues = call.ambiguous, call.continues
     return made
 
