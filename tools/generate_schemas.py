@@ -25,6 +25,7 @@ from subluminal.contracts.policy import Bundle, Snapshot
 from subluminal.contracts.secrets import ServerSecrets
 from subluminal.contracts.vocabulary import INTERFACE_VERSION
 from subluminal.policy.lint.spelled_out import DURATIONS
+from subluminal.policy.lint.wording import PATTERN_WORDS
 
 ROOT = Path(__file__).parents[1]
 DIRECTORY = ROOT / "schema"
@@ -105,10 +106,24 @@ def _bundle() -> dict[str, Any]:
         if both:
             definition["not"] = both[0] if len(both) == 1 else {"anyOf": both}
     _demand_partners(definitions, lambda name: {"anyOf": [_with(name), _with(f"{name}_ms")]})
+    _word_patterns(definitions)
     slow = definitions["Breaker"]
     slow["anyOf"].append(_with("latency_threshold"))
     slow["dependentSchemas"]["latency_threshold"] = slow["dependentSchemas"]["latency_threshold_ms"]
     return schema
+
+
+def _word_patterns(schema: Any) -> None:
+    """For editors: what a pattern means, beside it. `patternErrorMessage` is a word of the YAML and JSON servers."""
+    if isinstance(schema, list):
+        for member in schema:
+            _word_patterns(member)
+    elif isinstance(schema, dict):
+        words = PATTERN_WORDS.get(schema.get("pattern", ""))
+        if words is not None:
+            schema["patternErrorMessage"] = f"It must be {words}."
+        for member in list(schema.values()):
+            _word_patterns(member)
 
 
 def _snapshot() -> dict[str, Any]:

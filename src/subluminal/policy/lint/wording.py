@@ -22,7 +22,7 @@ def _pattern(annotated: Any) -> str:
 
 _DURATION, _SIZE = _pattern(Duration), _pattern(Size)
 # The contract states these as regular expressions; people are told in words.
-_PATTERNS = {
+PATTERN_WORDS = {
     _pattern(Timestamp): 'a time in UTC such as "2026-01-31T12:00:00Z"',
     _pattern(HourRange): 'hours such as 9 or "9-17"',
     _DURATION: A_DURATION,
@@ -205,7 +205,7 @@ def out_of_bounds(expected: Any, value: Any) -> str | None:
         if expected.max_length is not None and len(value) > expected.max_length:
             return f"{expected.max_length} characters or fewer"
         if expected.pattern is not None and not re.search(expected.pattern, value):
-            return _PATTERNS.get(expected.pattern, f"of the form {expected.pattern}")
+            return PATTERN_WORDS.get(expected.pattern, f"of the form {expected.pattern}")
     return None
 
 
