@@ -11,6 +11,7 @@ from subluminal.cli.policy.report import as_github, as_json, as_sarif
 from subluminal.cli.policy.source import compiled, show_findings, source_of
 from subluminal.cli.render.output import note, print_json
 from subluminal.contracts.errors import UsageError
+from subluminal.policy.edit.schema import stale_schema
 from subluminal.policy.files import is_test, policy_files, tests_beside
 from subluminal.policy.lint.findings import ERROR, NOTE, WARNING, Finding, InvalidPolicy, UnreadablePolicy, has_errors
 from subluminal.policy.lint.load import load_bundle
@@ -126,6 +127,8 @@ def _print(findings: list[Finding], files: list[str], form: str) -> None:
         verdict += f", {count(notes, 'note')}" if notes else ""
         if files:
             note(f"{count(len(files), 'file')} checked: {verdict}")
+        for path in dict.fromkeys(filter(None, map(stale_schema, files))):
+            note(printable(f"{path} is of another version, and editors read it: sub policy schema -o {path}"))
 
 
 @click.command("compile")

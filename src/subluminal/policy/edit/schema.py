@@ -25,3 +25,14 @@ def schema_bytes(*, snapshot: bool = False) -> bytes:
 def naming_its_schema(policy: bytes) -> bytes:
     """The policy with a first line that editors' YAML servers read."""
     return f"# yaml-language-server: $schema={SCHEMA_FILE}\n".encode() + policy
+
+
+def stale_schema(policy: str) -> str | None:
+    """The schema beside a policy, if another version of ours wrote it; a file of someone else's making is theirs."""
+    path = os.path.join(os.path.dirname(policy), SCHEMA_FILE)
+    try:
+        with open(path, "rb") as file:
+            content = file.read(1 << 20)
+    except OSError:
+        return None
+    return path if b'"urn:subluminal:' in content and content != schema_bytes() else None

@@ -261,6 +261,10 @@ def test_the_schema_is_printed_and_named_by_the_starter(place: Place) -> None:
     beside = place.own.parent / first.removeprefix("# yaml-language-server: $schema=")
     assert json.loads(beside.read_text()) == place.json("schema")
     assert str(place.repository) not in place.own.read_text()
+    assert "another version" not in place.sub("lint").stderr
+    beside.write_text(beside.read_text().replace("Policy bundle", "Policy bundle of old"))
+    assert "sub policy schema -o .subluminal/policy.schema.json" in place.sub("lint").stderr
     beside.write_text("kept")
+    assert "another version" not in place.sub("lint").stderr
     assert place.sub("init", ".subluminal/second.yaml").returncode == 0
     assert beside.read_text() == "kept"

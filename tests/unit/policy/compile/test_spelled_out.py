@@ -130,6 +130,24 @@ rules:
 
 
 @pytest.mark.parametrize(
+    ("kind", "effect", "fix"),
+    [
+        ("dedupe", {"scope": "run", "on_duplicate": "BLOCK"}, "add window: 1m"),
+        (
+            "rate_limit",
+            {"scope": "run", "capacity": 5, "refill_tokens": 1, "on_limit": "BLOCK"},
+            "add refill_period: 1m",
+        ),
+    ],
+)
+def test_a_time_that_is_missing_is_asked_for_where_it_belongs(kind: str, effect: dict[str, Any], fix: str) -> None:
+    source = json.dumps(bundle({"kind": kind, "effect": {kind: effect}}), indent=1)
+    (finding,) = load_bundle(source.encode(), "p.json").findings
+    assert (finding.code, finding.fix, finding.rule_id) == ("missing-field", fix, "r")
+    assert f'"{kind}": {{' in source.splitlines()[finding.line - 1]
+
+
+@pytest.mark.parametrize(
     ("written", "meant"),
     [
         ("1.5h", "90m"),
