@@ -105,7 +105,7 @@ class ArgsMatch:
                 value = args.get(key, _ABSENT)
                 if (value if value.__class__ is str else scalar(value)) not in choices and (
                     value is _ABSENT
-                    or (value.__class__ is final and (final is not str or "]" not in value))
+                    or (value.__class__ is final and (final is not str or "]" not in value))  # type: ignore[operator]
                     or not readings(value)
                 ):
                     return False

@@ -9,7 +9,7 @@ that list, to a server that asks for one. All that is done here is linear in the
 
 from __future__ import annotations
 
-from subluminal.core.engine.where import MAX_ELEMENTS, held_in, too_many
+from subluminal.core.engine.where import held_in, spread, too_many
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,10 +85,11 @@ def _elements(value: Any, read: Callable[[Any], tuple[Any, ...]]) -> tuple[Any, 
         value = held_in(value) if "]" in value else None
     if not isinstance(value, list):
         return ()
-    for element in value[:MAX_ELEMENTS]:
+    elements, complete = spread([value], generous=True)
+    for element in elements:
         if found := read(element):
             return found
-    if len(value) > MAX_ELEMENTS:
+    if not complete:
         raise too_many()
     return ()
 
