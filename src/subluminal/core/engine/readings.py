@@ -85,7 +85,7 @@ def _elements(value: Any, read: Callable[[Any], tuple[Any, ...]]) -> tuple[Any, 
         value = held_in(value) if "]" in value else None
     if not isinstance(value, list):
         return ()
-    elements, complete = spread([value], generous=True, inner=True)
+    elements, complete = spread([value], generous=True, empty=True)
     for element in elements:
         if found := read(element):
             return found

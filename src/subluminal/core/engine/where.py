@@ -157,9 +157,9 @@ def held_in(text: str) -> Any:
         raise Unavailable(UNJUDGED_ARGS, "a text holds JSON that nests too deep to be read") from None
 
 
-def spread(values: list[Any], *, generous: bool, inner: bool = False) -> tuple[list[Any], bool]:
-    """Each list as its elements, and whether those are all. Generously a list in a list is spread as well (and with
-    `inner` an element too); strictly it stays one."""
+def spread(values: list[Any], *, generous: bool, empty: bool = False) -> tuple[list[Any], bool]:
+    """Each list as its elements, and whether those are all. Generously a list in a list is spread as well (`empty`:
+    but for one without elements); strictly it stays one."""
     if not any(isinstance(value, list) for value in values):
         return values, True
     out: list[Any] = []
@@ -171,9 +171,7 @@ def spread(values: list[Any], *, generous: bool, inner: bool = False) -> tuple[l
                 looked += 1
                 if looked > MAX_ELEMENTS:
                     return out, False
-            if isinstance(value, list) and (generous or len(stack) == 1):
-                if inner and len(stack) > 1:
-                    out.append(value)
+            if isinstance(value, list) and (generous or len(stack) == 1) and (value or not empty):
                 stack.append(iter(value))
                 break
             out.append(value)
