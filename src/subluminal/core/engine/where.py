@@ -167,11 +167,12 @@ def spread(values: list[Any], *, generous: bool, empty: bool = False) -> tuple[l
     looked = 0
     while stack:
         for value in stack[-1]:
-            if len(stack) > 1:
+            outer = len(stack) == 1
+            if not outer:
                 looked += 1
                 if looked > MAX_ELEMENTS:
                     return out, False
-            if isinstance(value, list) and (generous or len(stack) == 1) and (value or not empty):
+            if isinstance(value, list) and (outer or (generous and (value or not empty))):
                 stack.append(iter(value))
                 break
             out.append(value)
