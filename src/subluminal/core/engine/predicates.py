@@ -13,7 +13,7 @@ from subluminal.contracts.jsontext import to_json
 from subluminal.core.engine.certainty import decided, decided_among
 from subluminal.core.engine.faults import Unavailable
 from subluminal.core.engine.matchers import ASKED_HERE, in_range, is_plain, limits_of, scalar
-from subluminal.core.engine.where import Where, spread, too_many
+from subluminal.core.engine.where import MAX_ELEMENTS, Where, spread, too_many
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,16 +28,22 @@ ABSENT = object()
 
 
 class Predicate:
-    """One key of one predicate. `takes_lists`: the test itself knows what a list means."""
+    """One key of one predicate.
 
-    __slots__ = ("_generous", "_listed", "_plain", "_takes_lists", "_where", "key", "name", "test")
+    `takes_lists`: the test itself knows what a list means. `joins`: a list is tested as the text of it as well.
+    """
 
-    def __init__(self, name: str, key: str, test: ValueTest, *, generous: bool, takes_lists: bool = False) -> None:
+    __slots__ = ("_generous", "_joins", "_listed", "_plain", "_takes_lists", "_where", "key", "name", "test")
+
+    def __init__(
+        self, name: str, key: str, test: ValueTest, *, generous: bool, takes_lists: bool = False, joins: bool = False
+    ) -> None:
         self.name = name
         self.key = key
         self.test = test
         self._generous = generous
         self._takes_lists = takes_lists
+        self._joins = joins
         self._where = Where(key)
         self._plain = is_plain(key)
         # An exact comparison wants the text as it stands.
@@ -62,6 +68,8 @@ class Predicate:
         if self._takes_lists:
             return found.values, found.complete
         values, complete = spread(found.values, generous=self._generous)
+        if self._joins and values is not found.values:
+            values += (text for value in found.values if isinstance(value, list) for text in joined(value))
         return values, complete and found.complete
 
     def deciding(self, args: dict[str, Any]) -> tuple[Any, bool | None, str | None]:
@@ -137,6 +145,13 @@ class Typed:
         return found[0] if found else None
 
 
+def joined(value: list[Any]) -> list[str]:
+    """A list as JavaScript writes it, where that has no more parts than are looked at."""
+    from subluminal.core.engine.readings import texts
+
+    return [text for text in texts(value, MAX_ELEMENTS) if text is not None]
+
+
 def reading(test: Any, value: Any) -> str | None:
     """What the value was read as, in words or JSON; None: as it stands."""
     if isinstance(test, Typed):
@@ -146,7 +161,7 @@ def reading(test: Any, value: Any) -> str | None:
         text = None if value.__class__ is str else test.read(value)
         return None if text is None else to_json(text)
     told: str = test.reading(value)
-    return told
+    return told or None
 
 
 class Predicates:
@@ -220,11 +235,11 @@ def _textual(spec: dict[str, Any], generous: bool) -> Iterator[Predicate]:
     make = {"key_glob": glob_tests, "key_regex": regex_tests, "key_contains": contains_tests}
     for name in names:
         for key, patterns in spec[name].items():
-            yield Predicate(name, key, TextMatch(make[name](patterns), generous), generous=generous)
+            yield Predicate(name, key, TextMatch(make[name](patterns), generous), generous=generous, joins=generous)
 
 
 def _resolved(spec: dict[str, Any], generous: bool, places: Places | None) -> Iterator[Predicate]:
-    """What a value leads to: a host, the programs of a line, a file."""
+    """What a value leads to: a host, the programs of a line, a file. Without `places` no path can be judged."""
     if spec.get("host_in"):
         from subluminal.core.engine.hosts import HostIn
 
@@ -236,27 +251,7 @@ def _resolved(spec: dict[str, Any], generous: bool, places: Places | None) -> It
         for key, wanted in spec["command"].items():
             yield Predicate("command", key, CommandOf(wanted, generous), generous=generous, takes_lists=True)
     if spec.get("path_within"):
+        from subluminal.core.engine.paths import PathWithin
+
         for key, entries in spec["path_within"].items():
-            yield Predicate("path_within", key, _path_test(entries, generous, places), generous=generous)
-
-
-def _path_test(entries: list[str], generous: bool, places: Places | None) -> ValueTest:
-    if places is None:
-        return NoPlaces()
-    from subluminal.core.engine.paths import PathWithin
-
-    return PathWithin(entries, generous, places)
-
-
-class NoPlaces:
-    """`path_within` where nothing is known of the machine."""
-
-    __slots__ = ()
-
-    def __call__(self, value: Any) -> bool:
-        from subluminal.contracts.vocabulary import UNJUDGED_ARGS
-
-        raise Unavailable(UNJUDGED_ARGS, "it is not known here where paths lead")
-
-    def reading(self, value: Any) -> str:
-        return ""
+            yield Predicate("path_within", key, PathWithin(entries, generous, places), generous=generous)
