@@ -153,15 +153,12 @@ def joined(value: list[Any]) -> list[str]:
 
 
 def reading(test: Any, value: Any) -> str | None:
-    """What the value was read as, in words or JSON; None: as it stands."""
-    if isinstance(test, Typed):
-        read = test.read(value)
-        return None if read is None else to_json(read)
-    if hasattr(test, "read"):
-        text = None if value.__class__ is str else test.read(value)
-        return None if text is None else to_json(text)
-    told: str = test.reading(value)
-    return told or None
+    """What the value was read as, in words; None: as it stands."""
+    if not hasattr(test, "read"):
+        told: str = test.reading(value)
+        return told or None
+    read = test.read(value)
+    return None if read is None else f"read as {to_json(read)}"
 
 
 class Predicates:
@@ -180,9 +177,10 @@ class Predicates:
         found = []
         for predicate in self.each:
             if isinstance(predicate, Predicate) and isinstance(predicate.test, Typed):
-                value, matched, read_as = predicate.deciding(args)
-                if matched and read_as is not None:
-                    found.append({"key": predicate.key, "value": to_json(value), "read_as": read_as})
+                value, matched, _ = predicate.deciding(args)
+                read = predicate.test.read(value) if matched else None
+                if read is not None:
+                    found.append({"key": predicate.key, "value": to_json(value), "read_as": to_json(read)})
         return found
 
     def told(self, args: dict[str, Any]) -> Iterator[tuple[str, Any, bool | None, str | None]]:

@@ -44,6 +44,8 @@ class TextMatch:
 
     def read(self, value: Any) -> str | None:
         """The text that a value which is no text can be read as, and that matches."""
+        if value.__class__ is str or not self._generous:
+            return None
         for text in texts(value, MAX_ELEMENTS):
             if text is not None and any(test(text) for test in self._tests):
                 return text
