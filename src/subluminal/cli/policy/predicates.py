@@ -13,6 +13,7 @@ _MARKS = {True: ("+", "green"), False: ("-", None), None: ("?", "yellow")}
 _INDENT = 10
 # A value that is cut to less says nothing; rather the line goes on below.
 _LEAST_VALUE = 24
+_MOST_VALUE = 60
 
 
 def predicate_lines(predicates: list[dict[str, Any]]) -> Iterator[str]:
@@ -20,7 +21,7 @@ def predicate_lines(predicates: list[dict[str, Any]]) -> Iterator[str]:
     for each in predicates:
         mark, colour = _MARKS[each["matched"]]
         place = printable(each["place"])
-        value = "not there" if each["value"] is None else printable(each["value"])
+        value = "not there" if each["value"] is None else cut(printable(each["value"]), _MOST_VALUE)
         words = "" if each["read_as"] is None else printable(each["read_as"])
         first, *others = _fitted(f"{place}  ", value, words, room)
         yield f"{' ' * _INDENT}{paint(mark, colour)} {first}"
