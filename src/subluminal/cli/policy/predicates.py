@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from textwrap import wrap
 from typing import Any
 
 from subluminal.cli.render.columns import PIPE_CELLS, cut, terminal_columns, width
@@ -14,10 +15,11 @@ _INDENT = 10
 # A value that is cut to less says nothing; rather the line goes on below.
 _LEAST_VALUE = 24
 _MOST_VALUE = 60
+_MOST_LINES = 3
 
 
-def predicate_lines(predicates: list[dict[str, Any]]) -> Iterator[str]:
-    room = (terminal_columns() or PIPE_CELLS) - _INDENT - 2
+def predicate_lines(predicates: list[dict[str, Any]], columns: int | None = None) -> Iterator[str]:
+    room = (columns or terminal_columns() or PIPE_CELLS) - _INDENT - 2
     for each in predicates:
         mark, colour = _MARKS[each["matched"]]
         place = printable(each["place"])
@@ -35,5 +37,9 @@ def _fitted(place: str, value: str, words: str, room: int) -> list[str]:
     if width(whole) <= room:
         return [whole]
     left = room - width(place)
-    lines = [place + cut(value, left)] if left >= min(_LEAST_VALUE, width(value)) else [place, cut(value, room - 2)]
-    return [*lines, *([cut(words, room - 2)] if words else [])]
+    lines = (
+        [place + cut(value, left)]
+        if left >= min(_LEAST_VALUE, width(value))
+        else [cut(place, room), cut(value, room - 2)]
+    )
+    return [*lines, *(cut(line, room - 2) for line in wrap(words, room - 2)[:_MOST_LINES])]
