@@ -6,8 +6,9 @@
 The policy is a mix of exact names, globs and regexes with ten rules that concern every call (tag, denies with and
 without argument predicates, budget, rate limit, breaker, dedupe, allow); the calls go over 50 tools. "new tool" is a
 call with a tool name never seen before, which has to find its rules first. "language" has 1,000 rules, of which 100 use
-paths, texts, files, hosts, command lines, alternatives and exceptions: ten such rules for each of ten tools. Cedar (`cedarpy`) and Rego (`regopy`)
-decide an equivalent allow/deny policy, parsed once, over the same calls. `--check` exits with 1 if a limit is missed.
+paths, texts, files, hosts, command lines, alternatives and exceptions: ten such rules for each of ten tools. Cedar
+(`cedarpy`) and Rego (`regopy`) decide an equivalent allow/deny policy, parsed once, over the same calls. `--check` exits
+with 1 if a limit is missed.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from collections.abc import Callable
 from typing import Any
 
 import figures
+from subluminal.host.places import ThisMachine
 
 from subluminal.contracts.identity import Identity
 from subluminal.contracts.toolcall import ToolCall
 from subluminal.core.engine.stack import Engine, Stack
 from subluminal.core.engine.state import LocalState
-from subluminal.host.places import ThisMachine
 
 SIZES = (10, 100, 1_000, 10_000)
 TOOLS = [f"{verb}_{noun}" for verb in ("get", "list", "create", "update", "search") for noun in "abcdefghij"]

@@ -12,6 +12,8 @@ The agent chooses the values: a look is a loop over at most so many elements, ne
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from subluminal.contracts.vocabulary import UNJUDGED_ARGS
 from subluminal.core.engine.faults import Unavailable
 
@@ -71,15 +73,12 @@ def segments(key: str) -> int:
     return sum(step is not EACH for step in parse_path(key) or (key,))
 
 
-class Found:
+class Found(Struct, eq=False, gc=False):
     """The values at a place. `complete`: none is left out for the bound. `lacking`: an element has nothing there."""
 
-    __slots__ = ("complete", "lacking", "values")
-
-    def __init__(self, values: list[Any], complete: bool, lacking: bool) -> None:
-        self.values = values
-        self.complete = complete
-        self.lacking = lacking
+    values: list[Any]
+    complete: bool = True
+    lacking: bool = False
 
 
 class Where:
@@ -102,45 +101,44 @@ class Where:
         """`listed`: a list that stands as JSON in the text at the end of a path counts beside the text."""
         if self._too_deep:
             raise Unavailable(UNJUDGED_ARGS, f"the key {self.key[:80]} leads deeper than {MAX_SEGMENTS} levels")
-        values: list[Any] = []
-        complete, lacking = True, False
+        found = Found([])
         if self._first in args:
             value = args[self._first]
-            values.append(value)
+            found.values.append(value)
             if value.__class__ is str and (listed if self.plain else generous):
                 held = held_in(value)
                 if isinstance(held, list) or (held is not None and not self.plain):
-                    values.append(held)
-        if self._steps:
-            values, complete, lacking = _walk(values, self._steps, generous)
+                    found.values.append(held)
+            if self._steps:
+                _walk(found, self._steps, generous)
         if self._literal is not None and self._literal in args:
-            values.append(args[self._literal])
-        return Found(values, complete, lacking)
+            found.values.append(args[self._literal])
+        return found
 
 
-def _walk(values: list[Any], steps: list[str | None], generous: bool) -> tuple[list[Any], bool, bool]:
-    seen = 0
-    complete, crossed, lacking = True, False, False
+def _walk(found: Found, steps: list[str | None], generous: bool) -> None:
+    values = found.values
+    room = MAX_ELEMENTS
+    crossed = False
     for step in steps:
-        reached: list[Any] = []
         if step is not EACH:
-            for value in values:
-                if isinstance(value, dict) and step in value:
-                    reached.append(value[step])
-                elif crossed:
-                    lacking = True
+            reached = [value[step] for value in values if isinstance(value, dict) and step in value]
+            if crossed and len(reached) < len(values):
+                found.lacking = True
         else:
             crossed = True
+            reached = []
             for value in values:
                 if isinstance(value, list):
-                    room = MAX_ELEMENTS - seen
-                    complete = complete and len(value) <= room
-                    reached += value[:room]
-                    seen += min(len(value), room)
+                    if len(value) > room:
+                        found.complete = False
+                        value = value[:room]
+                    reached += value
+                    room -= len(value)
                 elif generous:
                     reached.append(value)
         values = reached
-    return values, complete, lacking
+    found.values = values
 
 
 def held_in(text: str) -> Any:
@@ -160,7 +158,10 @@ def held_in(text: str) -> Any:
 def spread(values: list[Any], *, generous: bool, empty: bool = False) -> tuple[list[Any], bool]:
     """Each list as its elements, and whether those are all. Generously a list in a list is spread as well (`empty`:
     but for one without elements); strictly it stays one."""
-    if not any(isinstance(value, list) for value in values):
+    for value in values:
+        if isinstance(value, list):
+            break
+    else:
         return values, True
     out: list[Any] = []
     stack = [iter(values)]
