@@ -7,8 +7,8 @@ The policy is a mix of exact names, globs and regexes with ten rules that concer
 without argument predicates, budget, rate limit, breaker, dedupe, allow); the calls go over 50 tools. "new tool" is a
 call with a tool name never seen before, which has to find its rules first. "language" has 1,000 rules, of which 100 use
 paths, texts, files, hosts, command lines, alternatives and exceptions: ten such rules for each of ten tools. Cedar
-(`cedarpy`) and Rego (`regopy`) decide an equivalent allow/deny policy, parsed once, over the same calls. `--check` exits
-with 1 if a limit is missed.
+(`cedarpy`) and Rego (`regopy`) decide an equivalent allow/deny policy, parsed once, over the same calls. `--check`
+exits with 1 if a limit is missed.
 """
 
 from __future__ import annotations
