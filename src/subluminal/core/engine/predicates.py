@@ -104,6 +104,10 @@ class Presence:
         self._where = Where(key)
 
     def __call__(self, args: dict[str, Any]) -> bool:
+        if is_plain(self.key):
+            if self._wanted:
+                return self.key in args
+            return self.key not in args or (self._generous and args[self.key] is None)
         found = self._where.locate(args, generous=self._generous is self._wanted)
         if self._wanted is self._generous:  # is it there by any reading?
             certain = bool(found.values)
