@@ -5,8 +5,10 @@
 
 The policy is a mix of exact names, globs and regexes with ten rules that concern every call (tag, denies with and
 without argument predicates, budget, rate limit, breaker, dedupe, allow); the calls go over 50 tools. "new tool" is a
-call with a tool name never seen before, which has to find its rules first. Cedar (`cedarpy`) and Rego (`regopy`)
-decide an equivalent allow/deny policy, parsed once, over the same calls. `--check` exits with 1 if a limit is missed.
+call with a tool name never seen before, which has to find its rules first. "language" has 1,000 rules, of which 100 use
+paths, texts, files, hosts, command lines, alternatives and exceptions: ten such rules for each of ten tools. Cedar
+(`cedarpy`) and Rego (`regopy`) decide an equivalent allow/deny policy, parsed once, over the same calls. `--check`
+exits with 1 if a limit is missed.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import os
 import statistics
 import sys
 import time
@@ -21,6 +24,7 @@ from collections.abc import Callable
 from typing import Any
 
 import figures
+from subluminal.host.places import ThisMachine
 
 from subluminal.contracts.identity import Identity
 from subluminal.contracts.toolcall import ToolCall
@@ -32,6 +36,7 @@ TOOLS = [f"{verb}_{noun}" for verb in ("get", "list", "create", "update", "searc
 ARGS = {"path": "/srv/app", "limit": 20, "query": "open issues"}
 MAX_RATIO_1000_TO_10 = 4.0
 MAX_US_1000 = 25.0
+MAX_US_MET = 60.0  # a call that ten rules with such predicates look at
 MAX_LOAD_MS = 5.0
 MIN_FASTER = 10.0
 COMPARED_RULES = 100
@@ -90,6 +95,55 @@ def mixed(count: int) -> dict[str, Any]:
         rule("rest", "allow", {}, {"action": "ALLOW", "reason_code": "ALLOWLIST_MATCH", "message": ""}),
     ]
     return snapshot(first + fillers(count - 10) + last)
+
+
+# What the ten rules of a tool ask; none of them objects to LANGUAGE_ARGS.
+ASKED: list[dict[str, Any]] = [
+    {"args": {"path_within": {"path": ["/etc", "~/.ssh"]}}},
+    {"args": {"host_in": {"url": ["*.evil.example", "private"]}}},
+    {"args": {"command": {"command": {"programs": ["rm", "dd", "curl"]}}}},
+    {"args": {"key_glob": {"path": ["*.pem", "*/secrets/*"]}}},
+    {"args": {"key_regex": {"query": ["(?i)drop +table", "^DELETE "]}}},
+    {"args": {"key_contains": {"query": ["BEGIN KEY"]}}},
+    {"args": {"key_equals": {"options.force": True}}},
+    {"args": {"key_glob": {"files[].path": ["/etc/*"]}}},
+    {"any_of": [{"args": {"bytes": {"min": 1_000_000}}}, {"args": {"missing_keys": ["query"]}}]},
+    {"unless": {"args": {"path_within": {"path": ["."]}}}},
+]
+LANGUAGE_ARGS = {
+    **ARGS,
+    "path": "src/app.py",
+    "url": "https://docs.example.com/a",
+    "command": "git status && ls -l",
+    "options": {"force": False},
+    "files": [{"path": "a.py"}, {"path": "b.py"}],
+}
+
+
+def language(count: int) -> dict[str, Any]:
+    """`count` rules, a hundred of them ten for each of the tools run_0 to run_9."""
+    policy = mixed(count - 100)
+    made = []
+    for number in range(100):
+        asked = dict(ASKED[number % 10])
+        unless = {"unless": asked.pop("unless")} if "unless" in asked else {}
+        made.append({**deny(f"l{number}", {**names(glob=[f"run_{number // 10}"]), **asked}), **unless})
+    return {**policy, "rules": made + policy["rules"]}
+
+
+def met(snapshot_: dict[str, Any]) -> Callable[[int], Any]:
+    """Calls that ten of the rules look at."""
+    stack = Stack([Engine(snapshot_, Identity("run"), ThisMachine(os.environ, os.getcwd()))])
+    state = LocalState()
+    raw = json.dumps(LANGUAGE_ARGS).encode()
+
+    def run(number: int) -> Any:
+        call = ToolCall("files", f"run_{number % 10}", raw, 400)
+        verdict = stack.judge(call, lambda: LANGUAGE_ARGS, lambda: "0" * 64, state, 0, 10 * number)
+        assert verdict.decision.action == "ALLOW"
+        return verdict
+
+    return run
 
 
 def p50_us(run: Callable[[int], Any], count: int) -> float:
@@ -182,6 +236,8 @@ def measure() -> dict[str, Any]:
         policy = mixed(size)
         results["evaluation_us"][size] = p50_us(evaluation(policy), 5_000)
         results["new_tool_us"][size] = p50_us(evaluation(policy, fresh=True), 500)
+    worded = language(1_000)
+    results["language_us"] = {"none met": p50_us(evaluation(worded), 5_000), "ten met": p50_us(met(worded), 5_000)}
     results["load_ms_100"] = load_ms(mixed(100))
     beside = {"subluminal": p50_us(evaluation(access_only(COMPARED_RULES)), 5_000)}
     for name, build in (("cedarpy", cedar), ("regopy", rego)):
@@ -200,6 +256,9 @@ def misses(results: dict[str, Any]) -> list[str]:
         found.append(f"1,000 rules take {times[1_000] / times[10]:.1f} times as long as 10")
     if times[1_000] > MAX_US_1000:
         found.append(f"1,000 rules take {times[1_000]:.1f} us")
+    for name, limit in (("none met", MAX_US_1000), ("ten met", MAX_US_MET)):
+        if results["language_us"][name] > limit:
+            found.append(f"1,000 rules, 100 of the language, {name}: {results['language_us'][name]:.1f} us")
     if results["load_ms_100"] > MAX_LOAD_MS:
         found.append(f"loading 100 rules takes {results['load_ms_100']:.1f} ms")
     ours = results["beside_us"]["subluminal"]
@@ -215,9 +274,11 @@ def tables(results: dict[str, Any]) -> str:
     by_size = [(f"{n:,}", f"{results['evaluation_us'][n]:.1f}", f"{results['new_tool_us'][n]:.1f}") for n in SIZES]
     ours = results["beside_us"]["subluminal"]
     beside = [(name, f"{us:.1f}", f"{us / ours:.0f}x") for name, us in results["beside_us"].items()]
+    worded = [(name, f"{us:.1f}") for name, us in results["language_us"].items()]
     return "\n\n".join(
         (
             figures.table(("rules", "p50 us", "new tool, p50 us"), by_size),
+            figures.table(("1,000 rules, 100 of them of the language", "p50 us"), worded),
             figures.table((f"allow/deny, {COMPARED_RULES} rules", "p50 us", "ratio"), beside),
         )
     )
@@ -237,7 +298,9 @@ def main() -> int:
         print("rules     p50 us   new tool us")
         for size in SIZES:
             print(f"{size:>6,} {results['evaluation_us'][size]:>9.1f} {results['new_tool_us'][size]:>13.1f}")
-        print(f"\nloading a snapshot of 100 rules: {results['load_ms_100']:.2f} ms")
+        for name, us in results["language_us"].items():
+            print(f"\n1,000 rules, 100 of the language, {name}: {us:.1f} us", end="")
+        print(f"\n\nloading a snapshot of 100 rules: {results['load_ms_100']:.2f} ms")
         print(f"\nallow/deny, {COMPARED_RULES} rules, p50 us")
         for name, us in results["beside_us"].items():
             print(f"  {name:<12} {us:>9.1f}   x{us / results['beside_us']['subluminal']:.0f}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import posixpath
 from typing import Any
 
 from subluminal.contracts.identity import Identity
@@ -53,11 +54,45 @@ def hash_of(args: Any) -> str:
     return hashlib.sha256(json.dumps(args, sort_keys=True, default=str).encode()).hexdigest()
 
 
+class FlatPlaces:
+    """A machine without links, for `path_within`: what a path says is where it leads."""
+
+    home = "/home/me"
+    root = "/work"
+    starts = ("/work",)
+    homes = ("/home/me",)
+
+    def __init__(self) -> None:
+        self.seen: dict[str, Any] = {}
+
+    def home_of(self, user: str) -> str | None:
+        return None
+
+    def variable(self, name: str) -> str | None:
+        return None
+
+    def real(self, base: str, path: str) -> str:
+        return posixpath.normpath(posixpath.join(base, path))
+
+    def exists(self, path: str) -> bool:
+        return True
+
+    def same(self, path: str, other: str) -> bool:
+        return path == other
+
+
 class Run:
     """Judges calls one after another. `at` is the time of the next call in milliseconds."""
 
-    def __init__(self, *snapshots: dict[str, Any], state: Any = None, identity: Identity | None = None) -> None:
-        self.stack = Stack([Engine(snapshot, identity or Identity("run")) for snapshot in snapshots])
+    def __init__(
+        self,
+        *snapshots: dict[str, Any],
+        state: Any = None,
+        identity: Identity | None = None,
+        places: Any = None,
+    ) -> None:
+        who = identity or Identity("run")
+        self.stack = Stack([Engine(snapshot, who, places) for snapshot in snapshots])
         self.state = state if state is not None else LocalState()
         self.at = 1_000_000
         self.wall = 1_700_000_000_000
@@ -75,7 +110,9 @@ class Run:
         value = {} if args is None else args
         read = (lambda: None) if uninspected else (lambda: value)
         digest = (lambda: "") if uninspected else (lambda: hash_of(value))
-        made = ToolCall(server, tool, b"{}", 2, **call)
+        raw = None if uninspected else json.dumps(value, default=str).encode()
+        call.setdefault("bytes_in", len(raw or b""))
+        made = ToolCall(server, tool, raw, **call)
         return self.stack.judge(made, read, digest, self.state, self.wall, self.at, trace)
 
     def action(self, tool: str = "t", args: Any = None, **call: Any) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 import msgspec
 
+from subluminal.cli.policy.predicates import predicate_lines
 from subluminal.cli.policy.stacked import judging, print_together, together
 from subluminal.cli.policy.who import acting_as, acting_here, identity_options, json_object
 from subluminal.cli.render.columns import pad, width
@@ -150,6 +151,8 @@ def _print(explanation: Explanation, server_name: str | None = None, tool_name: 
     cells = max(map(width, names), default=0)
     for number, (name, record) in enumerate(zip(names, explanation.trace, strict=True), 1):
         print(f"{number:4}  {pad(name, cells)}  {record['kind']:<10}  {_outcome(record)}")
+        for line in predicate_lines(record["predicates"]):
+            print(line)
     if explanation.trace:
         print()
     _print_decision(decision)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from subluminal.contracts.identity import Identity
     from subluminal.contracts.toolcall import ToolCall
+    from subluminal.core.engine.places import Places
     from subluminal.core.engine.rules import Judgement, Outcome, Trip
     from subluminal.core.engine.state import Op, State
 
@@ -366,10 +367,11 @@ _KINDS: dict[str, type[Rule]] = {
 }
 
 
-def build_rules(specs: list[dict[str, Any]], identity: Identity) -> list[Rule]:
+def build_rules(specs: list[dict[str, Any]], identity: Identity, places: Places | None = None) -> list[Rule]:
     """The enabled rules, in order."""
     rules = [_KINDS[spec["kind"]](number, spec) for number, spec in enumerate(specs) if spec.get("enabled", True)]
     for rule in rules:
+        rule.prepare(places)
         if isinstance(rule, Accumulator):
             rule.belongs_to(identity)
     return rules

@@ -26,6 +26,7 @@ from subluminal.contracts.vocabulary import (
     THROTTLE,
     TOOL_NOT_LISTED,
     UNINSPECTED_ARGS,
+    UNJUDGED_ARGS,
 )
 from subluminal.core.engine.accumulators import BreakerRule, build_rules
 from subluminal.core.engine.faults import Unavailable
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
     from subluminal.contracts.identity import Identity
     from subluminal.contracts.toolcall import ToolCall
+    from subluminal.core.engine.places import Places
     from subluminal.core.engine.rules import Trip
     from subluminal.core.engine.trace import Tracer
 
@@ -48,6 +50,7 @@ READ_LIKE = "read_like"
 _NOT_AT_HAND = {
     UNINSPECTED_ARGS: "arguments were not inspected",
     TOOL_NOT_LISTED: "the server has not listed the tool",
+    UNJUDGED_ARGS: "cannot be judged",
 }
 DEFAULT_BACKOFF_MS = 1_000
 
@@ -55,7 +58,7 @@ DEFAULT_BACKOFF_MS = 1_000
 class Engine:
     """One compiled bundle for one identity. `applies` says whether its selectors match."""
 
-    def __init__(self, snapshot: dict[str, Any], identity: Identity) -> None:
+    def __init__(self, snapshot: dict[str, Any], identity: Identity, places: Places | None = None) -> None:
         defaults = snapshot.get("defaults") or {}
         self.policy = PolicyRef(snapshot["policy_id"], snapshot["version"], snapshot.get("policy_hash") or "")
         self.mode: str = snapshot["mode"]
@@ -63,7 +66,8 @@ class Engine:
         self.fails_open = defaults.get("decision_on_error") == ALLOW
         self.fails_open_for_reads = bool(defaults.get("fail_open_read_tools"))
         self.max_legs = min(int(defaults.get("max_legs") or MAX_LEGS), MAX_INTEGER)
-        self.rules = build_rules(snapshot.get("rules") or [], identity)
+        self.places = places
+        self.rules = build_rules(snapshot.get("rules") or [], identity, places)
         # Distinguishes the state of bundles that carry the same policy_id; set by the stack.
         self.state_name = self.policy.policy_id
         self._planner = Planner(self.rules)
@@ -90,28 +94,28 @@ class Engine:
                     why = "access was already decided"
                 elif step.check_risk and not step.rule.classed(outcome):
                     why = "risk_class does not match"
-                elif step.conditional and not step.rule.holds(judgement):
+                elif step.conditional and not step.rule.holds(judgement, outcome):
                     why = "arguments or time do not match"
                 else:
                     why = "matches"
                     apply = step.apply
                     refusal = apply(judgement, outcome, step.keys)
             except Unavailable as unavailable:
-                reason_code = unavailable.reason_code
-                refusal, why = self._failure(step.rule, reason_code), _NOT_AT_HAND[reason_code]
+                refusal = self._failure(step.rule, unavailable.reason_code, unavailable.why)
+                why = _NOT_AT_HAND[unavailable.reason_code] + (unavailable.why and f": {unavailable.why}")
             except Exception as error:  # a rule must never take the shim down: decision_on_error says what holds
                 why = f"could not be evaluated: {type(error).__name__}"
                 refusal = self._failure(step.rule, EVALUATION_ERROR)
             if refusal is not None:
                 refusals = [*(refusals or ()), refusal]
             if tracer is not None:
-                tracer.note(self, step, why, before, refusal)
+                tracer.note(self, step, why, before, refusal, judgement, outcome)
         if refusals is not None:
             self._settle_refusals(outcome, refusals)
         return outcome
 
-    def _failure(self, rule: Rule | None, reason_code: str) -> Refusal:
-        return Refusal(rule, BLOCK, reason_code, {"failed": True})
+    def _failure(self, rule: Rule | None, reason_code: str, why: str = "") -> Refusal:
+        return Refusal(rule, BLOCK, reason_code, {"failed": True, "why": why} if why else {"failed": True})
 
     def _settle_refusals(self, outcome: Outcome, refusals: list[Refusal]) -> None:
         """The first refusal that stands; failures stand unless this bundle fails open for this call.
@@ -129,9 +133,7 @@ class Engine:
     def fail(self, plan: Plan, reason_code: str, why: str) -> Outcome:
         """The outcome when no rule could be evaluated at all."""
         outcome = Outcome(self, plan.tags, plan.tagged)
-        failure = self._failure(None, reason_code)
-        failure.facts["why"] = why
-        self._settle_refusals(outcome, [failure])
+        self._settle_refusals(outcome, [self._failure(None, reason_code, why)])
         return outcome
 
     # -- wording ----------------------------------------------------------------------------------------------

@@ -86,6 +86,9 @@ def _why_and_next(reason_code: str, facts: dict[str, Any]) -> tuple[str, str] | 
         return f"the policy could not be evaluated for this call{why}", "Tell the operator to run `sub doctor`"
     if reason_code == vocab.UNINSPECTED_ARGS:
         return "the arguments are too large to be checked by policy", "Send smaller arguments"
+    if reason_code == vocab.UNJUDGED_ARGS:
+        why = f"a rule cannot judge the arguments with certainty: {get('why') or 'their meaning is not plain'}"
+        return why, "Say the same in a plainer form, or in several smaller calls"
     if reason_code == vocab.TOOL_NOT_LISTED:
         why = "a rule asks for the tool's risk class, and its server has not listed the tool yet"
         return why, "List the server's tools (tools/list), then retry"
@@ -128,7 +131,7 @@ def summary(reason_code: str, facts: dict[str, Any], message: str | None) -> str
 _HINT_KINDS = {vocab.BUDGET_EXCEEDED: "BUDGET", vocab.RATE_LIMITED: "RATE"}
 _OTHER = frozenset((
     vocab.DUPLICATE_CALL, vocab.BREAKER_ERRORS, vocab.BREAKER_LATENCY, vocab.BREAKER_REPEAT, vocab.EVALUATION_ERROR,
-    vocab.UNINSPECTED_ARGS, vocab.TOOL_NOT_LISTED, vocab.LEGS_EXCEEDED,
+    vocab.UNINSPECTED_ARGS, vocab.UNJUDGED_ARGS, vocab.TOOL_NOT_LISTED, vocab.LEGS_EXCEEDED,
 ))  # fmt: skip
 
 

@@ -1,11 +1,14 @@
 """What a rule's `match.args` and a bundle's `selectors` test (§2.2, §2.4). Names are in `names`.
 
-Predicates test top-level keys. What lets a call through is judged strictly: numbers compare exactly (0.1 in a policy
-is the decimal 0.1, 1.0 equals 1) and no boolean equals a number. What stops a call is judged generously: a value that
-does not match as it stands does if a server could read it as one that does (`readings`).
+The four oldest predicates are asked here on top-level keys; all others, and keys that are paths, are in `predicates`,
+which is imported only for policies that have them. What lets a call through is judged strictly: numbers compare exactly
+(0.1 in a policy is the decimal 0.1, 1.0 equals 1) and no boolean equals a number. What stops a call is judged
+generously: a value that does not match as it stands does if a server could read it as one that does (`readings`).
 """
 
 from __future__ import annotations
+
+from subluminal.core.engine.faults import Unavailable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,8 +16,18 @@ if TYPE_CHECKING:
     from typing import Any
 
     from subluminal.contracts.identity import Identity
+    from subluminal.core.engine.places import Places
+    from subluminal.core.engine.predicates import Predicates
 
-_TRUE, _FALSE, _ABSENT = object(), object(), object()
+_TRUE, _FALSE = object(), object()
+_ABSENT: Any = object()
+# Asked by `ArgsMatch` itself, on plain keys.
+ASKED_HERE = frozenset(("has_keys", "key_equals", "key_in", "numeric_range"))
+
+
+def is_plain(key: str) -> bool:
+    """Whether a key can be nothing but one top-level key (`where`)."""
+    return not ("." in key or "[" in key or "\\" in key)
 
 
 def exact(value: Any) -> Any:
@@ -39,78 +52,89 @@ def _bound(value: Any) -> Any:
     return exact(value)
 
 
+def limits_of(limits: dict[str, Any]) -> tuple[Any, Any]:
+    return _bound(limits.get("min")), _bound(limits.get("max"))
+
+
 class ArgsMatch:
     """`match.args`: all predicates must hold. `generous`: by any reading of their values."""
 
-    __slots__ = ("_among", "_equal", "_keys", "_ranges")
+    __slots__ = ("_among", "_equal", "_keys", "_more", "_ranges", "_source")
 
-    def __init__(self, spec: dict[str, Any], generous: bool) -> None:
-        self._keys = tuple(spec.get("has_keys") or ())
+    def __init__(self, spec: dict[str, Any], generous: bool, places: Places | None = None) -> None:
+        self._source = (spec, generous, places)
+        self._keys = tuple(key for key in spec.get("has_keys") or () if is_plain(key))
         self._equal = tuple(
             (key, exact(value), _final([value]), _readings([value], generous))
-            for key, value in (spec.get("key_equals") or {}).items()
+            for key, value in _plain_items(spec, "key_equals")
         )
         self._among = tuple(
             (key, frozenset(exact(value) for value in values), _final(values), _readings(values, generous))
-            for key, values in (spec.get("key_in") or {}).items()
+            for key, values in _plain_items(spec, "key_in")
         )
-        ranges = (spec.get("numeric_range") or {}).items()
-        bounds = [(key, _bound(limits.get("min")), _bound(limits.get("max"))) for key, limits in ranges]
+        bounds = [(key, *limits_of(limits)) for key, limits in _plain_items(spec, "numeric_range")]
         self._ranges = tuple(
             (key, low, high, _final([limit for limit in (low, high) if limit is not None]), _range(low, high, generous))
             for key, low, high in bounds
         )
+        self._more: Callable[[dict[str, Any]], bool] | None = None
+        if any(name not in ASKED_HERE or not all(map(is_plain, keys)) for name, keys in spec.items() if keys):
+            self._more = self._predicates(besides_plain=True).__call__
 
     def __call__(self, args: dict[str, Any]) -> bool:
-        for key in self._keys:
-            if key not in args:
-                return False
-        for key, wanted, final, readings in self._equal:
-            value = args.get(key, _ABSENT)
-            if value.__class__ is str:
-                if value == wanted:
-                    continue
-                if final is str:
+        try:
+            for key in self._keys:
+                if key not in args:
                     return False
-            elif value is _ABSENT:
-                return False
-            elif (_ABSENT if isinstance(value, (list, dict)) else exact(value)) == wanted:
-                continue
-            if value.__class__ is final or not readings(value):
-                return False
-        for key, choices, final, readings in self._among:
-            value = args.get(key, _ABSENT)
-            if (value if value.__class__ is str else _scalar(value)) not in choices and (
-                value is _ABSENT or value.__class__ is final or not readings(value)
-            ):
-                return False
-        for key, low, high, final, readings in self._ranges:
-            if key not in args:
-                return False
-            value = args[key]
-            if not _in_range(value, low, high) and (value.__class__ is final or not readings(value)):
-                return False
-        return True
+            for key, wanted, final, readings in self._equal:
+                value = args.get(key, _ABSENT)
+                if value.__class__ is str:
+                    if value == wanted:
+                        continue
+                    if final is str:
+                        if "]" in value and readings(value):  # a list, as JSON in a text
+                            continue
+                        return False
+                elif value is _ABSENT:
+                    return False
+                elif (_ABSENT if isinstance(value, (list, dict)) else exact(value)) == wanted:
+                    continue
+                if value.__class__ is final or not readings(value):
+                    return False
+            for key, choices, final, readings in self._among:
+                value = args.get(key, _ABSENT)
+                if (value if value.__class__ is str else scalar(value)) not in choices and (
+                    value is _ABSENT
+                    or (value.__class__ is final and (final is not str or "]" not in value))  # type: ignore[operator]
+                    or not readings(value)
+                ):
+                    return False
+            for key, low, high, final, readings in self._ranges:
+                if key not in args:
+                    return False
+                value = args[key]
+                if not in_range(value, low, high) and (value.__class__ is final or not readings(value)):
+                    return False
+        except Unavailable:  # but one of the others may be certainly false
+            return self._predicates()(args)
+        more = self._more
+        return more is None or more(args)
+
+    def _predicates(self, *, besides_plain: bool = False) -> Predicates:
+        from subluminal.core.engine.predicates import predicates
+
+        return predicates(*self._source, besides_plain=besides_plain)
 
     def readings(self, args: dict[str, Any]) -> list[dict[str, str]]:
-        """Which values match only by what they are read as, where all predicates hold. For a trace.
-
-        As JSON text, because the spelling of a number is what matters.
-        """
-        from subluminal.contracts.jsontext import to_json
-
-        tests = [(key, _scalar(args[key]) == wanted, readings) for key, wanted, _, readings in self._equal]
-        tests += [(key, _scalar(args[key]) in choices, readings) for key, choices, _, readings in self._among]
-        tests += [(key, _in_range(args[key], low, high), readings) for key, low, high, _, readings in self._ranges]
-        return [
-            {"key": key, "value": to_json(args[key]), "read_as": to_json(read_as)}
-            for key, exactly, readings in tests
-            if not exactly
-            for read_as in readings(args[key])
-        ]
+        """Which values match only by what they are read as, where all predicates hold. For a trace."""
+        return self._predicates().readings(args)
 
 
-def _scalar(value: Any) -> Any:
+def _plain_items(spec: dict[str, Any], name: str) -> list[tuple[str, Any]]:
+    return [(key, wanted) for key, wanted in (spec.get(name) or {}).items() if is_plain(key)]
+
+
+def scalar(value: Any) -> Any:
     """As `exact`; what is no scalar equals nothing."""
     return _ABSENT if isinstance(value, (list, dict)) else exact(value)
 
@@ -144,7 +168,7 @@ def _range(low: Any, high: Any, generous: bool) -> Callable[[Any], tuple[Any, ..
     return RangeReadings(low, high)
 
 
-def _in_range(value: Any, low: Any, high: Any) -> bool:
+def in_range(value: Any, low: Any, high: Any) -> bool:
     if value.__class__ is not int:
         value = exact(value)
         if value is _TRUE or value is _FALSE or value is None or isinstance(value, (str, list, dict)):
@@ -154,8 +178,13 @@ def _in_range(value: Any, low: Any, high: Any) -> bool:
     return (low is None or value >= low) and (high is None or value <= high)
 
 
-def args_match(spec: dict[str, Any] | None, *, generous: bool) -> ArgsMatch | None:
-    return ArgsMatch(spec, generous) if spec and any(spec.values()) else None
+def args_match(spec: dict[str, Any] | None, *, generous: bool, places: Places | None = None) -> ArgsMatch | None:
+    """`bytes` is not asked of the values but of the call (`conditions`)."""
+    if not spec:
+        return None
+    if "bytes" in spec:
+        spec = {name: wanted for name, wanted in spec.items() if name != "bytes"}
+    return ArgsMatch(spec, generous, places) if any(spec.values()) else None
 
 
 def selectors_match(selectors: dict[str, Any] | None, identity: Identity) -> bool:

@@ -3,14 +3,17 @@
 SDKs coerce before a tool sees its arguments: pydantic reads "yes" as true and "1_000" as 1000, `z.coerce` reads every
 text that is not empty as true, null as 0 and ["a"] as "a", and every JSON parser in JavaScript rounds 2^53+1. What
 stops a call is judged by all of these readings together; `tests/fixtures/readings.json` has what the SDKs really did.
-All that is done here is linear in the value: the agent chooses it.
+A list stands for its elements as well: what one of them is read as, the list is. A text that is a list as JSON is
+that list, to a server that asks for one. All that is done here is linear in the value: the agent chooses it.
 """
 
 from __future__ import annotations
 
+from subluminal.core.engine.where import held_in, spread, too_many
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
 # What JavaScript, Rust or Python strip around a number.
@@ -38,8 +41,16 @@ class Readings:
 
     def __call__(self, value: Any) -> tuple[Any, ...]:
         """The wanted value that `value` can be read as, if there is one. No text is read as another text."""
+        return self._read(value) or _elements(value, self._element)
+
+    def _element(self, value: Any) -> tuple[Any, ...]:
+        if value.__class__ is str and value in self._texts:
+            return (value,)
+        return self._read(value)
+
+    def _read(self, value: Any) -> tuple[Any, ...]:
         if self._texts and value.__class__ is not str:
-            for text in _texts(value, self._longest):
+            for text in texts(value, self._longest):
                 if text in self._texts:
                     return (text,)
         if self._numbers and (number := _number(value)) is not None and number in self._numbers:
@@ -59,10 +70,28 @@ class RangeReadings:
         self._high = float("inf") if high is None else double(high)
 
     def __call__(self, value: Any) -> tuple[int | float, ...]:
+        return self._read(value) or _elements(value, self._read)
+
+    def _read(self, value: Any) -> tuple[int | float, ...]:
         number = _number(value)
         if number is None or not self._low <= number <= self._high:
             return ()
         return (int(number) if number.is_integer() else number,)
+
+
+def _elements(value: Any, read: Callable[[Any], tuple[Any, ...]]) -> tuple[Any, ...]:
+    """What the first element that matches is read as."""
+    if value.__class__ is str:
+        value = held_in(value) if "]" in value else None
+    if not isinstance(value, list):
+        return ()
+    elements, complete = spread([value], generous=True, empty=True)
+    for element in elements:
+        if found := read(element):
+            return found
+    if not complete:
+        raise too_many()
+    return ()
 
 
 def double(number: Any) -> float:
@@ -117,7 +146,7 @@ def _as_false(value: Any) -> bool:
     return not value or (not isinstance(value, (list, dict)) and double(value) == 0)
 
 
-def _texts(value: Any, longest: int) -> tuple[str | None, ...]:
+def texts(value: Any, longest: int) -> tuple[str | None, ...]:
     """What `String()` of JavaScript and `str()` of Python make of a value that is no text."""
     if value is None:
         return "null", "None"

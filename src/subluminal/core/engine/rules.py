@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from subluminal.contracts.vocabulary import ALLOW, ALLOWLIST_MATCH, BLOCK, DENYLIST_MATCH, UNINSPECTED_ARGS
 from subluminal.core.engine.faults import Unavailable
-from subluminal.core.engine.matchers import args_match
+from subluminal.core.engine.matchers import ArgsMatch, args_match
 from subluminal.core.engine.names import name_match
 from subluminal.core.engine.state import MAX_INTEGER
 
@@ -23,12 +23,18 @@ if TYPE_CHECKING:
     from subluminal.contracts.toolcall import ToolCall
     from subluminal.core.engine.accumulators import BreakerRule
     from subluminal.core.engine.bundle import Engine
+    from subluminal.core.engine.conditions import Applies
+    from subluminal.core.engine.places import Places
     from subluminal.core.engine.state import Op, State
 
     # What `settle` needs of a breaker that watches a call: its bundle, itself, its keys, and whose call it was.
     Watch = list[tuple[Engine, BreakerRule, Any, ToolCall]]
 
     Trip = dict[str, Any]
+
+
+def frozen(wanted: list[Any] | None) -> frozenset[Any] | None:
+    return None if wanted is None else frozenset(wanted)
 
 
 class Judgement(Struct, eq=False, gc=False):
@@ -87,29 +93,47 @@ class Rule:
     """The head of every rule. `detail` is the effect object of its kind."""
 
     __slots__ = (
-        "args", "detail", "hours", "kind", "message", "number", "reason_code", "risk", "rule_id", "server", "severity",
-        "tool",
+        "applies", "args", "detail", "hours", "kind", "match", "message", "number", "reason_code", "risk", "rule_id",
+        "server", "severity", "tool", "unless",
     )  # fmt: skip
     hint_kind: str | None = None
 
     def __init__(self, number: int, spec: dict[str, Any]) -> None:
-        match = spec.get("match") or {}
         effect = spec.get("effect") or {}
         self.number = number
         self.rule_id: str = spec["rule_id"]
         self.kind: str = spec["kind"]
         self.severity: str = spec.get("severity") or "warn"
-        self.server = name_match(match.get("server_name"))
-        self.tool = name_match(match.get("tool_name"))
-        risk = match.get("risk_class")
-        self.risk = None if risk is None else frozenset(risk)
-        # What stops a call is judged generously, what lets it through strictly.
-        self.args = args_match(match.get("args"), generous=self.kind != "allow")
-        hours = (match.get("time") or {}).get("utc_hours")
-        self.hours = None if hours is None else frozenset(hours)
+        self.match: dict[str, Any] = spec.get("match") or {}
+        self.unless: dict[str, Any] | None = spec.get("unless")
         self.detail: dict[str, Any] = {**effect, **(effect.get(self.kind) or {})}
         self.message: str | None = self.detail.get("message")
         self.reason_code: str | None = self.detail.get("reason_code")
+
+    def prepare(self, places: Places | None) -> None:
+        """Make ready what the match asks. What stops a call is judged generously, what lets it through strictly."""
+        match = self.match
+        self.server = name_match(match.get("server_name"))
+        self.tool = name_match(match.get("tool_name"))
+        self.risk = frozen(match.get("risk_class"))
+        self.hours = frozen((match.get("time") or {}).get("utc_hours"))
+        args = match.get("args") or {}
+        self.args: ArgsMatch | None = None
+        self.applies: Applies | None = None
+        if self.unless is None and "any_of" not in match and not args.get("bytes"):
+            self.args = args_match(args, generous=self.generous, places=places)
+        else:
+            self.applies = self.judged(places, generous=self.generous)
+
+    def judged(self, places: Places | None, *, generous: bool) -> Applies:
+        """All of the match that the plan cannot settle, and the exception from it, which is judged the other way."""
+        from subluminal.core.engine.conditions import Applies
+
+        return Applies(self.match, self.unless, generous, places)
+
+    @property
+    def generous(self) -> bool:
+        return self.kind != "allow"
 
     def classed(self, outcome: Outcome) -> bool:
         """Whether the call has a class that `risk_class` asks for."""
@@ -118,13 +142,15 @@ class Rule:
 
     @property
     def conditional(self) -> bool:
-        """Whether this call's arguments or the time of day matter."""
-        return self.args is not None or self.hours is not None
+        """Whether this call's arguments, the time of day or anything in `any_of` and `unless` matter."""
+        return self.args is not None or self.hours is not None or self.applies is not None
 
-    def holds(self, judgement: Judgement) -> bool:
+    def holds(self, judgement: Judgement, outcome: Outcome) -> bool:
         """The part of the match that the plan could not settle."""
         if self.hours is not None and judgement.wall_ms // 3_600_000 % 24 not in self.hours:
             return False
+        if self.applies is not None:
+            return self.applies(judgement, outcome)
         # As a method, because the call of an object goes a longer way through the interpreter.
         return self.args is None or self.args.__call__(judgement.args())
 
@@ -159,17 +185,29 @@ class AccessRule(Rule):
 class TagRule(Rule):
     """Its match is generous; only what matches strictly as well becomes a class that can let a call through."""
 
-    __slots__ = ("_strict", "adds")
+    __slots__ = ("_strictly", "adds")
 
     def __init__(self, number: int, spec: dict[str, Any]) -> None:
         super().__init__(number, spec)
-        self._strict = args_match((spec.get("match") or {}).get("args"), generous=False)
         self.adds = frozenset(self.detail.get("add_risk_class") or ())
 
+    def prepare(self, places: Places | None) -> None:
+        super().prepare(places)
+        unsure = self.args is not None or self.applies is not None
+        self._strictly = self.judged(places, generous=False) if unsure else None
+
     def apply(self, judgement: Judgement, outcome: Outcome, keys: Any) -> Refusal | None:
-        if (self.risk is None or self.risk & outcome.tags) and (self._strict is None or self._strict(judgement.args())):
+        if self._is_certain(judgement, outcome):
             outcome.tags |= self.adds
             outcome.tagged |= self.adds
         else:
             outcome.suspected |= self.adds
         return None
+
+    def _is_certain(self, judgement: Judgement, outcome: Outcome) -> bool:
+        if self.risk is not None and not self.risk & outcome.tags:
+            return False
+        try:
+            return self._strictly is None or self._strictly(judgement, outcome)
+        except Unavailable:  # it matches generously, and that it lets nothing through is the safe side
+            return False

@@ -1,6 +1,19 @@
-"""What an evaluation did, rule by rule: for `sub policy explain` and for tests. Costs nothing when not asked for."""
+"""What an evaluation did, rule by rule: for `sub policy explain` and for tests. Costs nothing when not asked for.
+
+Each rule's `predicates` tell what every one of them saw: `place` (`args.key_glob.path`, below `any_of[0]` or `unless`
+where it stands there), `value` as JSON text (null: there is none), `matched` (null: cannot be judged), and `read_as`,
+what the value was read as or why it cannot be judged (null: as it stands).
+"""
 
 from __future__ import annotations
+
+from subluminal.contracts.jsontext import to_json
+from subluminal.contracts.vocabulary import TOOL_NOT_LISTED, UNINSPECTED_ARGS
+from subluminal.core.engine.conditions import Condition, hour_of
+from subluminal.core.engine.faults import Unavailable
+from subluminal.core.engine.hints import clip
+from subluminal.core.engine.matchers import args_match
+from subluminal.core.engine.predicates import ABSENT, predicates
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -8,8 +21,19 @@ if TYPE_CHECKING:
 
     from subluminal.contracts.toolcall import ToolCall
     from subluminal.core.engine.bundle import Engine
+    from subluminal.core.engine.matchers import ArgsMatch
     from subluminal.core.engine.plan import Step
-    from subluminal.core.engine.rules import Judgement, Refusal, Rule
+    from subluminal.core.engine.rules import Judgement, Outcome, Refusal, Rule
+
+    Records = list[dict[str, Any]]
+
+NO_MATCH = "arguments or time do not match"
+EXCEPTED = "excepted by unless"
+MAX_VALUE_CHARS = 200
+_NOT_KNOWN = {
+    TOOL_NOT_LISTED: "the server has not listed the tool",
+    UNINSPECTED_ARGS: "the arguments were not held, only the size of their message is known",
+}
 
 
 class Tracer:
@@ -21,14 +45,27 @@ class Tracer:
         self._trace = trace
         self._open: list[tuple[Engine, Step, dict[str, Any]]] = []
 
-    def note(self, engine: Engine, step: Step, why: str, before: Any, refusal: Refusal | None) -> None:
+    def note(
+        self,
+        engine: Engine,
+        step: Step,
+        why: str,
+        before: Any,
+        refusal: Refusal | None,
+        judgement: Judgement,
+        outcome: Outcome,
+    ) -> None:
+        rule = step.rule
+        if why == NO_MATCH and rule.applies is not None and rule.applies.excepted(judgement, outcome):
+            why = EXCEPTED
         record: dict[str, Any] = {
             "policy_id": engine.policy.policy_id,
-            "rule_id": step.rule.rule_id,
-            "kind": step.rule.kind,
+            "rule_id": rule.rule_id,
+            "kind": rule.kind,
             "matched": why == "matches",
             "why": why,
             "readings": [],
+            "predicates": told(engine, rule, judgement, outcome),
             "state_before": before,
             "state_after": before,
             "decision": None if refusal is None else refusal.action,
@@ -43,8 +80,9 @@ class Tracer:
                 if rule.number in mine:
                     step, record = mine[rule.number]
                     record["state_after"] = self.peek(step, judgement)
-                    if record["matched"] and rule.args is not None:
-                        record["readings"] = rule.args.readings(judgement.args())
+                    args = _args_match(engine, rule) if record["matched"] else None
+                    if args is not None:
+                        record["readings"] = args.readings(judgement.args())
                 else:
                     record = self._not_planned(engine, rule, judgement.call)
                 self._trace.append(record)
@@ -71,4 +109,72 @@ def unmatched(policy_id: str, rule_id: str, kind: str, why: str) -> dict[str, An
     """The record of a rule that had no say."""
     nothing = dict.fromkeys(("state_before", "state_after", "decision", "reason_code"))
     known = {"policy_id": policy_id, "rule_id": rule_id, "kind": kind, "matched": False, "why": why}
-    return {**known, "readings": [], **nothing}
+    return {**known, "readings": [], "predicates": [], **nothing}
+
+
+def _args_match(engine: Engine, rule: Rule) -> ArgsMatch | None:
+    return args_match(rule.match.get("args"), generous=rule.generous, places=engine.places)
+
+
+def told(engine: Engine, rule: Rule, judgement: Judgement, outcome: Outcome) -> Records:
+    """What each predicate of a rule saw. Its names are left out: they have brought the rule here."""
+    own = {name: wanted for name, wanted in rule.match.items() if name not in ("server_name", "tool_name")}
+    teller = _Teller(engine, judgement, outcome)
+    teller.match(own, rule.generous, "")
+    if rule.unless is not None:
+        teller.match(rule.unless, not rule.generous, "unless.")
+    return teller.records
+
+
+class _Teller:
+    __slots__ = ("_engine", "_judgement", "_outcome", "records")
+
+    def __init__(self, engine: Engine, judgement: Judgement, outcome: Outcome) -> None:
+        self._engine = engine
+        self._judgement = judgement
+        self._outcome = outcome
+        self.records: Records = []
+
+    def match(self, spec: dict[str, Any], generous: bool, prefix: str) -> None:
+        call, outcome = self._judgement.call, self._outcome
+        seen = {
+            "server_name": call.server_name,
+            "tool_name": call.tool_name,
+            "risk_class": sorted(outcome.tags | outcome.suspected if generous else outcome.tags),
+            "time": hour_of(self._judgement),
+        }
+        for name, value in seen.items():
+            if name in spec:
+                place = "time.utc_hours" if name == "time" else name
+                self._member(prefix + place, {name: spec[name]}, value, generous)
+        args = spec.get("args") or {}
+        if args.get("bytes"):
+            size = call.bytes_in if call.args_raw is None else len(call.args_raw)
+            self._member(f"{prefix}args.bytes", {"args": {"bytes": args["bytes"]}}, size, generous)
+        self._args(args, generous, prefix)
+        for number, alternative in enumerate(spec.get("any_of") or ()):
+            self.match(alternative, generous, f"{prefix}any_of[{number}].")
+
+    def _member(self, place: str, spec: dict[str, Any], value: Any, generous: bool) -> None:
+        read_as = None
+        try:
+            matched: bool | None = Condition(spec, generous, None).holds(self._judgement, self._outcome)
+        except Unavailable as unavailable:
+            matched, read_as = None, _NOT_KNOWN.get(unavailable.reason_code)
+        self._add(place, value, matched, read_as)
+
+    def _args(self, spec: dict[str, Any], generous: bool, prefix: str) -> None:
+        asked = predicates(spec, generous, self._engine.places, besides_plain=False)
+        try:
+            args = self._judgement.args()
+        except Exception:  # what was not inspected is told by the rule's `why`
+            for each in asked.each:
+                self._add(f"{prefix}args.{each.name}.{each.key}", ABSENT, None, "the arguments were not inspected")
+            return
+        for place, value, matched, read_as in asked.told(args):
+            self._add(prefix + place, value, matched, read_as)
+
+    def _add(self, place: str, value: Any, matched: bool | None, read_as: str | None) -> None:
+        text = None if value is ABSENT else clip(to_json(value), MAX_VALUE_CHARS)
+        words = None if read_as is None else clip(read_as, MAX_VALUE_CHARS)
+        self.records.append({"place": place, "value": text, "matched": matched, "read_as": words})

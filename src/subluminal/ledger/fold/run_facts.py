@@ -289,6 +289,7 @@ _ADVICE = {
     "POLICY_INVALID": "The policy could not be loaded; `sub policy lint` says how to mend it.",
     "EVALUATION_ERROR": "A rule could not be evaluated; `sub doctor` checks the installation.",
     "UNINSPECTED_ARGS": "The arguments were too large to inspect; `defaults.decision_on_error` decides such calls.",
+    "UNJUDGED_ARGS": "What the arguments mean could not be told; `defaults.decision_on_error` decides such calls.",
     "TOOL_NOT_LISTED": "The client called a tool before its server had listed it; a tag rule would need no list.",
     "LEGS_EXCEEDED": "The tool asked for input again and again; `defaults.max_legs` is the limit.",
 }

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness.engine import Run, compiled, rule, tools
+from harness.engine import FlatPlaces, Run, compiled, rule, tools
 from subluminal.contracts import policy as contract
 from subluminal.contracts.identity import Identity
 
@@ -30,9 +30,11 @@ class Case:
         *,
         ignored: Any = DELETE,
         identity: Identity | None = None,
+        places: Any = None,
         **bundle: Any,
     ) -> None:
         self.field = field
+        self.places = places
         self.snapshot = compiled(*rules, **bundle)
         self.path = path
         self.script = script
@@ -41,7 +43,7 @@ class Case:
         self.identity = identity
 
     def outcome(self, snapshot: dict[str, Any]) -> Any:
-        return self.script(Run(snapshot, identity=self.identity))
+        return self.script(Run(snapshot, identity=self.identity, places=self.places))
 
     def without_field(self) -> dict[str, Any]:
         snapshot = copy.deepcopy(self.snapshot)
@@ -162,8 +164,26 @@ def workload(field: str, value: Any) -> Case:
     )
 
 
-def match(field: str, spec: dict[str, Any], path: tuple[str, ...], *calls: Any, expected: list[str]) -> Case:
-    return Case(field, [rule("d", "deny", spec)], ("rules", 0, "match", *path), actions(*calls), expected)
+def match(
+    field: str, spec: dict[str, Any], path: tuple[str, ...], *calls: Any, expected: list[str], ignored: Any = DELETE
+) -> Case:
+    rules = [rule("d", "deny", spec)]
+    return Case(field, rules, ("rules", 0, "match", *path), actions(*calls), expected, ignored=ignored)
+
+
+def asked(field: str, wanted: Any, *calls: Any, expected: list[str], **more: Any) -> Case:
+    """One member of `match.args`."""
+    rules = [rule("d", "deny", {"args": {field: wanted}})]
+    path = ("rules", 0, "match", "args", field)
+    return Case(f"ArgsMatch.{field}", rules, path, actions(*calls), expected, **more)
+
+
+def alternative(field: str, wanted: Any, *calls: Any, expected: list[str]) -> Case:
+    """One member of an alternative; the other alternative never holds."""
+    never = {"tool_name": {"glob": ["never"]}}
+    rules = [rule("d", "deny", {"any_of": [never, {field: wanted}]})]
+    path = ("rules", 0, "match", "any_of", 1, field)
+    return Case(f"Alternative.{field}", rules, path, actions(*calls), expected)
 
 
 def effect(kind: str, field: str, members: dict[str, Any], script: Script, expected: Any, **more: Any) -> Case:
@@ -259,6 +279,35 @@ CASES = [
           ("t", {"k": "b"}), expected=[A, B]),
     match("ArgsMatch.numeric_range", {"args": {"numeric_range": {"k": {"min": 5}}}}, ("args", "numeric_range"),
           ("t", {"k": 4}), ("t", {"k": 5}), expected=[A, B]),
+    asked("has_keys", ["f[].p"], ("t", {"f": [{}]}), ("t", {"f": [{"p": 1}]}), expected=[A, B]),
+    asked("key_equals", {"o.force": True}, ("t", {"o": {"force": False}}), ("t", {"o": {"force": True}}),
+          ("t", {"o.force": True}), expected=[A, B, B]),
+    asked("missing_keys", ["k"], ("t", {"k": 1}), "t", expected=[A, B]),
+    asked("key_glob", {"k": ["/etc/*"]}, ("t", {"k": "/home"}), ("t", {"k": "/etc/x/y"}), expected=[A, B]),
+    asked("key_regex", {"k": ["^a[0-9]+$"]}, ("t", {"k": "a"}), ("t", {"k": "a12"}), expected=[A, B]),
+    asked("key_contains", {"k": ["DROP"]}, ("t", {"k": "SELECT"}), ("t", {"k": "x DROP y"}), expected=[A, B]),
+    asked("bytes", {"min": 100}, "t", ("t", {"k": "x" * 100}), expected=[A, B]),
+    asked("path_within", {"k": ["/etc"]}, ("t", {"k": "/srv/x"}), ("t", {"k": "/etc/passwd"}), expected=[A, B],
+          places=FlatPlaces()),
+    asked("host_in", {"k": ["*.example.com"]}, ("t", {"k": "https://example.org/"}),
+          ("t", {"k": "https://a.example.com/"}), expected=[A, B]),
+    asked("command", {"k": {"programs": ["rm"]}}, ("t", {"k": "ls"}), ("t", {"k": "ls; rm x"}), expected=[A, B]),
+    match("CommandMatch.programs", {"args": {"command": {"k": {"programs": ["rm"]}}}},
+          ("args", "command", "k", "programs"), ("t", {"k": "git status"}), ("t", {"k": "rm x"}), expected=[A, B],
+          ignored=["git"]),
+    match("ByteRange.min", {"args": {"bytes": {"min": 20, "max": 40}}}, ("args", "bytes", "min"), "t",
+          ("t", {"k": "x" * 20}), expected=[A, B]),
+    match("ByteRange.max", {"args": {"bytes": {"min": 20, "max": 40}}}, ("args", "bytes", "max"),
+          ("t", {"k": "x" * 50}), ("t", {"k": "x" * 20}), expected=[A, B]),
+    match("Match.any_of", {"any_of": [tools("a"), tools("b")]}, ("any_of",), "a", "b", "c", expected=[B, B, A]),
+    alternative("server_name", {"glob": ["git*"]}, "t", {"server": "github"}, expected=[A, B]),
+    alternative("tool_name", {"glob": ["rm*"]}, "ls", "rm", expected=[A, B]),
+    alternative("risk_class", ["w"], "t", {"risk_classes": frozenset({"w"})}, expected=[A, B]),
+    alternative("args", {"has_keys": ["k"]}, "t", ("t", {"k": 1}), expected=[A, B]),
+    alternative("time", {"utc_hours": [0]}, "t", expected=[A]),
+    Case("RuleBase.unless", [{**DENY, "unless": tools("u")}], ("rules", 0, "unless"), actions("t", "u"), [B, A]),
+    Case("RuleBase.unless", [{**rule("a", "allow"), "unless": tools("u")}, DENY], ("rules", 0, "unless"),
+         actions("t", "u"), [A, B]),
     match("NumericRange.min", {"args": {"numeric_range": {"k": {"min": 5, "max": 9}}}},
           ("args", "numeric_range", "k", "min"), ("t", {"k": 4}), ("t", {"k": 5}), expected=[A, B]),
     match("NumericRange.max", {"args": {"numeric_range": {"k": {"min": 5, "max": 9}}}},
@@ -349,7 +398,8 @@ WITHOUT_EFFECT = {"Dedupe.key", "RuleBase.description", "Bundle.description", "B
 def test_no_field_of_the_contract_is_left_out() -> None:
     structs = [
         contract.Bundle, contract.Defaults, contract.Selectors, contract.WorkloadSelector, contract.Match,
-        contract.NameMatch, contract.NumericRange, contract.ArgsMatch, contract.TimeMatch, contract.Advice,
+        contract.Alternative, contract.NameMatch, contract.NumericRange, contract.ByteRange, contract.CommandMatch,
+        contract.ArgsMatch, contract.TimeMatch, contract.Advice,
         contract.RuleBase, contract.AllowEffect, contract.DenyEffect, contract.Budget, contract.RateLimit,
         contract.Breaker, contract.Dedupe, contract.Tag, contract.BudgetEffect, contract.RateLimitEffect,
         contract.BreakerEffect, contract.DedupeEffect, contract.TagEffect,

@@ -3,6 +3,7 @@ by the exact typed value."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from harness.engine import Run, compiled, rule
 from harness.npm import InstallError
 from subluminal.contracts.canonical import parse
 from subluminal.contracts.toolcall import ToolCall
+from subluminal.core.engine.faults import Unavailable
 from subluminal.core.engine.matchers import ArgsMatch
 
 TABLE = json.loads((Path(__file__).parents[3] / "fixtures" / "readings.json").read_text())
@@ -129,15 +131,24 @@ def test_no_value_is_read_by_the_typescript_sdk_as_one_that_a_deny_misses(
 # -- the words of the rule ----------------------------------------------------------------------------------------
 
 
-def test_a_value_is_read_as_nothing_that_no_server_would_make_of_it() -> None:
+def elements(value: Any) -> list[Any]:
+    """Those of a list, also of one that stands as JSON in a text."""
+    if isinstance(value, str) and value.startswith("["):
+        value = json.loads(value)
+    return value if isinstance(value, list) else []
+
+
+def test_a_value_is_read_as_nothing_that_no_server_would_make_of_it_or_of_an_element() -> None:
     """null is no in Python, and so are empty lists and objects, whichever way a tool came by them."""
     wanted: list[Any] = [True, False, 0, 1, 2, 7, 16, 42, 1000, 1e21, "a", "42", "1", "true", "null", "x", ""]
     more = set()
     for row in SPELLINGS:
         read = [*row["python"].values(), *row["typescript"].values()]
+        given_ = parse(row["json"].encode())
         for value in wanted:
             known = any(is_exactly(one, value) for one in read)
-            if stops(parse(row["json"].encode()), key_equals=value) != known:
+            known = known or any(stops(one, key_equals=value) for one in elements(given_))
+            if stops(given_, key_equals=value) != known:
                 more.add((row["json"], value))
     assert more == {('"null"', False), ("[]", False), ("{}", False)}
 
@@ -275,8 +286,10 @@ def test_texts_are_compared_without_any_reading(args: dict[str, Any]) -> None:
         lambda size: " " * size,
         lambda size: "9" * size,
         lambda size: Decimal("9" * size),
-        lambda size: [""] * size,
+        lambda size: [""] * 999 + ["x" * size],
         lambda size: ["x" * size],
+        lambda size: "[" * size + "]" * size,
+        lambda size: "[1]" + " " * size,
     ],
 )
 def test_reading_is_linear_in_a_hostile_value(hostile: Any) -> None:
@@ -286,9 +299,47 @@ def test_reading_is_linear_in_a_hostile_value(hostile: Any) -> None:
     def judge(size: int) -> None:
         value = hostile(size)
         for key in "abcde":
-            ArgsMatch.__call__(match, {"a": True, "b": 7, "c": "text", "d": 7, "e": 7, key: value})
+            with contextlib.suppress(Unavailable):
+                ArgsMatch.__call__(match, {"a": True, "b": 7, "c": "text", "d": 7, "e": 7, key: value})
 
     assert growth(judge, 50_000, 800_000, 4) < 4
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted", "stopped"),
+    [
+        (["x", "rm"], {"key_equals": "rm"}, True),
+        (["x", "rm"], {"key_in": ["rm", "dd"]}, True),
+        ([1, "7"], {"key_equals": 7}, True),
+        ([1, 2_000], {"numeric_range": {"min": 1_000}}, True),
+        ([1, 2], {"numeric_range": {"min": 1_000}}, False),
+        ('["x", "rm"]', {"key_equals": "rm"}, True),
+        (' [1, "2_000"] ', {"numeric_range": {"min": 1_000}}, True),
+        ('["x", "rm"', {"key_equals": "rm"}, False),
+        ('{"a": ["rm"]}', {"key_equals": "rm"}, False),
+        ([["rm", "x"]], {"key_equals": "rm"}, True),
+    ],
+)
+def test_a_list_stands_for_its_elements_where_a_call_is_stopped(value: Any, wanted: Any, stopped: bool) -> None:
+    assert stops(value, **wanted) is stopped
+    assert not lets_through(value, **wanted)
+
+
+@pytest.mark.parametrize("value", [[0] * 1_001, [0] * 100_000, "[" + "0," * 1_000 + "0]"])
+def test_more_elements_than_are_looked_at_cannot_be_judged(value: Any) -> None:
+    for wanted in ({"key_equals": 7}, {"key_in": [7]}, {"numeric_range": {"min": 7}}):
+        with pytest.raises(Unavailable, match="UNJUDGED_ARGS"):
+            stops(value, **wanted)
+        assert not lets_through(value, **wanted)
+    assert stops([*[0] * 999, 7, *[0] * 100], key_equals=7)
+    assert not stops([0] * 1_000, key_equals=7)
+
+
+def test_another_predicate_that_is_certainly_false_decides() -> None:
+    match = ArgsMatch({"key_equals": {"many": 7, "mode": "x"}}, True)
+    assert not match({"many": [0] * 2_000, "mode": "y"})
+    with pytest.raises(Unavailable):
+        match({"many": [0] * 2_000, "mode": "x"})
 
 
 def test_a_deeply_nested_list_is_read_without_recursion() -> None:
@@ -296,6 +347,7 @@ def test_a_deeply_nested_list_is_read_without_recursion() -> None:
     for _ in range(50_000):
         deep = [deep]
     assert stops(deep, key_equals="rm")
-    assert not stops([deep, deep], key_equals=7)
+    with pytest.raises(Unavailable):
+        stops([deep, deep], key_equals=7)
     while isinstance(deep, list):  # taken apart from the outside: freeing it at once would recurse
         deep = deep[0]
