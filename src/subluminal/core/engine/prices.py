@@ -91,7 +91,7 @@ def _elements(values: list[Any], arg: str) -> list[Any]:
         if not isinstance(value, list):
             found.append(value)
             continue
-        seen += len(value) + 1
+        seen += len(value)
         if seen > MAX_ELEMENTS:
             raise Unavailable(UNJUDGED_ARGS, f"the argument {arg!r} has more than {MAX_ELEMENTS:,} elements to add up")
         waiting += reversed(value)
