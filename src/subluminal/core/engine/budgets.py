@@ -1,8 +1,9 @@
 """Budgets (§2.5): so many calls or cost units, of a scope as a whole or within any stretch of time.
 
 A budget with a window has an entry for each of its limits, in the pool of the other budgets: no flood of windows of
-other kinds pushes it out. Its values begin with the length of their grain in milliseconds, zero for timestamps, so that
-a policy whose limit or window has changed goes on from what was charged before.
+other kinds pushes it out. Its values begin with their grain (zero for timestamps) and their window in milliseconds, so
+that a policy whose limit or window has changed goes on from what was charged before. Times stand from the third on,
+where entries of these pools have theirs.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class BudgetRule(Accumulator):
             values = limit.adopted(found)
             used = limit.used(values, now)
             charges.append((self.pool, key, limit.charged(values, now, units)))
-            if found is None or found[0] != values[0]:
+            if found is None or found[:2] != values[:2]:
                 charges.append(self._label(key, outcome, judgement, _FIELDS[unit], "window_ms"))
             if found is not None:
                 unchanged.append((self.pool, key, found))
