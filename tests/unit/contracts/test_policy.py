@@ -247,11 +247,14 @@ def effect_without(kind, *fields):
     ("made", "sentence"),
     [
         (effect_without("budget", "limit_calls"), "needs `limit_calls` or `limit_cost_units`"),
-        (effect_without("rate_limit", "backoff_ms"), "needs `backoff_ms`"),
-        (effect_without("breaker", "window_ms"), "`error_threshold` needs `window_ms`"),
-        (effect_without("breaker", "repeat_window_ms"), "`repeat_threshold` needs `repeat_window_ms`"),
+        (effect_without("rate_limit", "backoff_ms"), "needs `backoff` or `backoff_ms`"),
+        (effect_without("breaker", "window_ms"), "`error_threshold` needs `window` or `window_ms`"),
+        (effect_without("breaker", "repeat_window_ms"), "needs `repeat_window` or `repeat_window_ms`"),
         (effect_without("breaker", "error_threshold", "repeat_threshold"), "A breaker needs"),
-        (effect_with("dedupe", key="custom"), "not supported"),
+        (effect_with("dedupe", key="custom"), "`key: custom` and `key_args` belong together"),
+        (effect_with("dedupe", key_args=["a"]), "`key: custom` and `key_args` belong together"),
+        (effect_without("dedupe", "window_ms"), "needs `window` or `window_ms`"),
+        (effect_without("rate_limit", "refill_period_ms"), "needs `refill_period` or `refill_period_ms`"),
     ],
 )
 def test_fields_that_need_each_other_are_checked_with_a_sentence(made, sentence):
@@ -264,7 +267,7 @@ def test_a_breaker_on_slow_calls_needs_a_window_and_counts_from_one():
     made = msgspec.to_builtins(check(rule("breaker", effect={"breaker": slow}), Rule))
     assert made["effect"]["breaker"] == {**slow, "latency_count": 1}
     del slow["window_ms"]
-    with pytest.raises(msgspec.ValidationError, match="needs `window_ms`"):
+    with pytest.raises(msgspec.ValidationError, match="needs `window` or `window_ms`"):
         check(rule("breaker", effect={"breaker": slow}), Rule)
 
 

@@ -187,6 +187,19 @@ def test_odd_arguments_with_one_reading_are_judged_without_a_crash(args: bytes) 
     events(gate)
 
 
+def test_arguments_without_a_canonical_form_are_known_by_their_bytes() -> None:
+    loop = rule("loop", "breaker", scope="tool", repeat_threshold=2, repeat_window_ms=1_000, on_trip="BLOCK")
+    gate = make(loop)
+    deep, deeper = (b'{"a":' + b"[" * levels + b"]" * levels + b"}" for levels in (1_000, 1_001))
+    records = [ask(gate, args=args) for args in (deep, deeper, deep, b"{}")]
+    assert [record.decision.action for record in records] == ["ALLOW", "ALLOW", "BLOCK", "ALLOW"]
+    for record in records:
+        gate.announce(record, WALL)
+    calls = [event["call"] for event in events(gate) if event["type"] == "tool_call_start"]
+    assert (calls[0]["args_hash"], calls[0]["args_raw_hash"]) == ("", hashlib.sha256(deep).hexdigest())
+    assert "args_raw_hash" not in calls[3]
+
+
 def test_arguments_that_were_not_read_fall_to_decision_on_error() -> None:
     sized = rule("args", "deny", {"tool_name": {"glob": ["*"]}, "args": {"has_keys": ["path"]}})
     gate = make(sized)
