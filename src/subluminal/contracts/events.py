@@ -78,6 +78,7 @@ class CallStarted(Struct):
     tags: list[str] | UnsetType = UNSET
     timeout_ms: Count | UnsetType = UNSET
     args_stream_hash: str | UnsetType = UNSET
+    args_raw_hash: str | UnsetType = UNSET  # additive: SHA-256 of the arguments' own bytes, where args_hash is empty
     ambiguous: str | UnsetType = UNSET  # additive: why two parsers could read this message differently
     continues: str | UnsetType = UNSET  # additive: call_id of the call this leg continues
     call_context: dict[str, Any] | UnsetType = UNSET  # §7.1: the client's own ids for this call
@@ -180,7 +181,7 @@ class Health(Struct):
 class BreakerTripped(Struct):
     rule_id: str
     reason_code: str
-    scope: Literal["run", "tool", "server_tool", "agent", "principal", "machine"]
+    scope: Literal["run", "server", "tool", "server_tool", "agent", "principal", "machine"]
     threshold: Count
     window_ms: Count
 

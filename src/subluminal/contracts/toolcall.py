@@ -13,7 +13,8 @@ class ToolCall(Struct, eq=False, gc=False):
     """One call, as the adapter read it.
 
     `args_raw` is the arguments' JSON text, byte for byte, or None when it was too large to hold; then
-    `args_stream_hash` is the SHA-256 of the raw message bytes observed. `ambiguous` names the reason when two sane
+    `args_stream_hash` is the SHA-256 of the raw message bytes observed, and `args_raw_hash` that of the arguments'
+    own bytes, if there were any. `ambiguous` names the reason when two sane
     parsers could read the message differently. `continues` is the call_id of the call that this one continues
     (a multi-round-trip leg), else None; `leg` is which of its legs this is. `risk_classes` is what the server said of
     the tool (annotations), None where it has not been heard: the server has not listed the tool.
@@ -32,3 +33,4 @@ class ToolCall(Struct, eq=False, gc=False):
     risk_classes: frozenset[str] | None = frozenset()
     too_large: str | None = None
     leg: int = 1
+    args_raw_hash: str | None = None

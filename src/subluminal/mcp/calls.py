@@ -103,6 +103,7 @@ class Calls:
             ambiguous=reading.ambiguous,
             risk_classes=risk_classes,
             too_large=too_large,
+            args_raw_hash=reading.args_raw_hash,
         )
         id_raw = reading.id_raw or b""
         waiting = None

@@ -136,7 +136,7 @@ class Calls:
             judged, turn = self._of(producer)
             stream_hash = None
             if size > self.runtime.config.max_inspect_bytes and reading.arguments is not None:
-                stream_hash = sha256_hex(reading.arguments)
+                stream_hash = reading.args_raw_hash = sha256_hex(reading.arguments)
                 reading.arguments = None
             wall_ms = time_ns() // 1_000_000
             entry, record = judged.judge(reading, size, wall_ms, began_ns, stream_hash)

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from subluminal.cli.render.moments import duration
 from subluminal.cli.render.output import note, print_json, table
 from subluminal.contracts.errors import UsageError
 from subluminal.host.run.listing import list_runs
@@ -122,10 +123,17 @@ def _lines(name: str, view: StateView) -> list[str]:
 def _row(counter: Counter) -> list[str]:
     scope = counter.scope if counter.of is None else f"{counter.scope} {counter.of}"
     used = [f"{value:,} {name.replace('_', ' ')}" for name, value in counter.used.items()]
-    limits = [f"{value:,} {name.removeprefix('limit_').replace('_', ' ')}" for name, value in counter.limits.items()]
+    limits = [
+        f"{value:,} {name.removeprefix('limit_').replace('_', ' ')}"
+        for name, value in counter.limits.items()
+        if name != "window_ms"
+    ]
+    limit = ", ".join(limits)
+    if "window_ms" in counter.limits:
+        limit += f" in {duration(counter.limits['window_ms'])}"
     users = sorted(counter.used_by.items(), key=lambda user: -user[1])
     by = ", ".join(f"{run} {calls:,}" for run, calls in users[:3]) + (
         f", {len(users) - 3} more" if len(users) > 3 else ""
     )
-    cells = (counter.rule_id, counter.policy_id, counter.kind, scope, ", ".join(used), ", ".join(limits), by)
+    cells = (counter.rule_id, counter.policy_id, counter.kind, scope, ", ".join(used), limit, by)
     return [printable(cell) for cell in cells]

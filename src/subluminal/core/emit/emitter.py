@@ -132,6 +132,8 @@ class Emitter:
             extra = f',"tags":{to_json(tags)}'
         if call.args_stream_hash is not None:
             extra += f',"args_stream_hash":"{call.args_stream_hash}"'
+        if call.args_raw_hash is not None:
+            extra += f',"args_raw_hash":"{call.args_raw_hash}"'
         if call.ambiguous is not None:
             extra += f',"ambiguous":{quote(call.ambiguous)}'
         if call.continues is not None:

@@ -1,9 +1,10 @@
-"""The rules that keep state: budget, rate_limit, dedupe, breaker (§2.5).
+"""The rules that keep state: what they share, rate_limit and breaker (§2.5); `budgets` and `dedupe` have the others.
 
 Each reads its entries and gathers operations; none changes state itself. Keys are digests of the policy, the rule and
-the scope: `run` is one entry per rule, `tool` one per tool name, `server_tool` one per server and tool. `agent`,
-`principal` and `machine` outlive the run: one per agent id, per principal, and one for this SUB_HOME. A leg that
-continues a call, and another door that sees the same one (`claims`), is neither charged nor counted again.
+the scope: `run` is one entry per rule, `server` one per server name, `tool` one per tool name, `server_tool` one per
+server and tool. `agent`, `principal` and `machine` outlive the run: one per agent id, per principal, and one for this
+SUB_HOME. A leg that continues a call, and another door that sees the same one (`claims`), is neither charged nor
+counted again.
 """
 
 from __future__ import annotations
@@ -15,8 +16,6 @@ from subluminal.contracts.vocabulary import (
     BREAKER_ERRORS,
     BREAKER_LATENCY,
     BREAKER_REPEAT,
-    BUDGET_EXCEEDED,
-    DUPLICATE_CALL,
     RATE_LIMITED,
 )
 from subluminal.core.engine.rules import AccessRule, Refusal, Rule, TagRule
@@ -25,7 +24,6 @@ from subluminal.core.engine.state import (
     KEY_BYTES,
     KEYED,
     LABEL,
-    MARK,
     MAX_INTEGER,
     RUN,
     WIDE,
@@ -44,8 +42,9 @@ if TYPE_CHECKING:
     from subluminal.core.engine.state import Op, State
 
 
-_NOTHING = (0, 0, 0)
 WIDE_SCOPES = ("agent", "principal", "machine")
+_OF_A_SERVER = ("server", "server_tool")
+_OF_A_TOOL = ("tool", "server_tool")
 
 
 class Accumulator(Rule):
@@ -57,7 +56,7 @@ class Accumulator(Rule):
         super().__init__(number, spec)
         self.scope: str = self.detail.get("scope") or "run"
         self.wide = WIDE if self.scope in WIDE_SCOPES else 0
-        self.pool = self.wide + (KEYED if self.scope in ("tool", "server_tool") else RUN)
+        self.pool = self.wide + (RUN if self.wide or self.scope == "run" else KEYED)
         self._owner = self._user = ""
 
     def belongs_to(self, identity: Identity) -> None:
@@ -74,9 +73,9 @@ class Accumulator(Rule):
         parts = [policy, self.rule_id, self.kind, self.scope, *more]
         if self.wide:
             parts.append(self._owner)
-        elif self.scope != "run":
+        if self.scope in _OF_A_TOOL:
             parts.append(tool_name)
-        if self.scope == "server_tool":
+        if self.scope in _OF_A_SERVER:
             parts.append(server_name)
         state = blake2b(digest_size=KEY_BYTES)
         for part in parts:
@@ -93,70 +92,20 @@ class Accumulator(Rule):
         facts["scope"] = self.scope
         if self.wide:
             facts["of"] = self._owner
-        elif self.scope != "run":
+        if self.scope in _OF_A_TOOL:
             facts["tool"] = call.tool_name[:64]
-        if self.scope == "server_tool":
+        if self.scope in _OF_A_SERVER:
             facts["server"] = call.server_name[:32]
         return (self.wide + LABEL, key, to_json({**facts, **more}).encode("utf-8", "replace"))
 
-    def used_by(self, judgement: Judgement, keys: bytes, policy_id: str) -> list[Op]:
-        """Who used a wide entry: the calls of each run."""
-        key = blake2b(keys + self._user.encode("utf-8", "surrogatepass"), digest_size=KEY_BYTES).digest()
-        values = judgement.state.get(self.wide + KEYED, key)
-        calls = 0 if values is None else values[0]
-        ops: list[Op] = [(self.wide + KEYED, key, (calls + 1, 0, judgement.wide_ms))]
-        if values is None:
-            ops.append(self.label(key, policy_id, judgement.call, used_by=self._user[:48]))
-        return ops
+    def refuse(self, action: str, because: str, facts: dict[str, Any]) -> Refusal:
+        """`because` is the engine's own code: it finds the words where the rule gives a code of its own."""
+        facts["because"] = because
+        return Refusal(self, action, self.reason_code or because, {"scope": self.scope, **facts})
 
     def peek(self, judgement: Judgement, keys: Any) -> Any:
         """The state as a trace shows it."""
         raise TypeError("an accumulator is one of its kinds")
-
-
-class BudgetRule(Accumulator):
-    """Charges every attempt that still fits; one that does not fit is refused and charges nothing."""
-
-    __slots__ = ("_cost", "_limit_calls", "_limit_cost", "_on_exceed")
-    hint_kind = "BUDGET"
-
-    def __init__(self, number: int, spec: dict[str, Any]) -> None:
-        super().__init__(number, spec)
-        calls, cost = self.detail.get("limit_calls"), self.detail.get("limit_cost_units")
-        self._limit_calls = MAX_INTEGER if calls is None else min(int(calls), MAX_INTEGER)
-        self._limit_cost = MAX_INTEGER if cost is None else min(int(cost), MAX_INTEGER)
-        per_call = self.detail.get("cost_units_per_call")
-        self._cost = 1 if per_call is None else min(int(per_call), MAX_INTEGER)
-        self._on_exceed: str = self.detail.get("on_exceed") or BLOCK
-
-    def apply(self, judgement: Judgement, outcome: Outcome, keys: Any) -> Refusal | None:
-        if judgement.counted:
-            return None
-        values = judgement.state.get(self.pool, keys)
-        calls, cost, _ = values or _NOTHING
-        if calls < self._limit_calls and cost + self._cost <= self._limit_cost:
-            judgement.always.append((self.pool, keys, (calls + 1, cost + self._cost, 0)))
-            if values is None:
-                judgement.always.append(self._label(keys, outcome, judgement))
-            if self.wide:
-                judgement.always += self.used_by(judgement, keys, outcome.engine.state_name)
-            return None
-        # Written again unchanged, so that a counter in use is not the least recently written one.
-        judgement.always.append((self.pool, keys, (calls, cost, 0)))
-        facts: dict[str, Any] = {"scope": self.scope}
-        if calls >= self._limit_calls:
-            facts.update(limit=self._limit_calls, used=calls, unit="calls")
-        else:
-            facts.update(limit=self._limit_cost, used=cost, unit="cost units")
-        return Refusal(self, self._on_exceed, self.reason_code or BUDGET_EXCEEDED, facts)
-
-    def _label(self, keys: bytes, outcome: Outcome, judgement: Judgement) -> Op:
-        limits = {name: self.detail[name] for name in ("limit_calls", "limit_cost_units") if self.detail.get(name)}
-        return self.label(keys, outcome.engine.state_name, judgement.call, **limits)
-
-    def peek(self, judgement: Judgement, keys: Any) -> Any:
-        calls, cost, _ = judgement.state.get(self.pool, keys) or _NOTHING
-        return {"calls": calls, "cost_units": cost}
 
 
 class RateRule(Accumulator):
@@ -202,9 +151,9 @@ class RateRule(Accumulator):
                     self.label(keys, outcome.engine.state_name, judgement.call, capacity=self._capacity)
                 )
             return None
-        facts = {"scope": self.scope, "limit": self._capacity, "used": self._capacity - tokens}
+        facts = {"limit": self._capacity, "used": self._capacity - tokens}
         facts["backoff_ms"] = self._backoff_ms or self._wait_ms(tokens, remainder)
-        return Refusal(self, self._on_limit, self.reason_code or RATE_LIMITED, facts)
+        return self.refuse(self._on_limit, RATE_LIMITED, facts)
 
     def peek(self, judgement: Judgement, keys: Any) -> Any:
         values = judgement.state.get(self.pool, keys)
@@ -215,36 +164,6 @@ class RateRule(Accumulator):
         if not self._refill or self._cost > self._capacity:
             return 0
         return -(-((self._cost - tokens) * self._period_ms - remainder) // self._refill)
-
-
-class DedupeRule(Accumulator):
-    """Remembers when a call went through; the same arguments within the window are a duplicate."""
-
-    __slots__ = ("_on_duplicate", "_window_ms")
-
-    def __init__(self, number: int, spec: dict[str, Any]) -> None:
-        super().__init__(number, spec)
-        self._window_ms = self.number_of("window_ms")
-        self._on_duplicate: str = self.detail.get("on_duplicate") or BLOCK
-
-    def keys(self, policy: str, server_name: str, tool_name: str) -> Any:
-        return self.digest(policy, server_name, tool_name)
-
-    def apply(self, judgement: Judgement, outcome: Outcome, keys: Any) -> Refusal | None:
-        if judgement.counted:
-            return None
-        key = _with_args(keys, judgement)
-        now = self.now(judgement)
-        mark = judgement.state.get(self.wide + MARK, key)
-        if mark is not None and -CLOCK_SLACK_MS <= now - mark[0] < self._window_ms:
-            facts = {"scope": self.scope, "window_ms": self._window_ms, "count": 2}
-            return Refusal(self, self._on_duplicate, self.reason_code or DUPLICATE_CALL, facts)
-        outcome.if_allowed.append((self.wide + MARK, key, (now, 0)))
-        return None
-
-    def peek(self, judgement: Judgement, keys: Any) -> Any:
-        mark = judgement.state.get(self.wide + MARK, _with_args(keys, judgement))
-        return {"last_ms_ago": None if mark is None else self.now(judgement) - mark[0]}
 
 
 class BreakerRule(Accumulator):
@@ -282,7 +201,7 @@ class BreakerRule(Accumulator):
             refusal = self._open(judgement, slow, self.slow, BREAKER_LATENCY)
         if self.repeats is None or judgement.counted:
             return refusal
-        key = _with_args(repeats, judgement)
+        key = with_args(repeats, judgement)
         now = judgement.wide_ms if self.wide else judgement.mono_ms
         count, values = self.repeats.pushed(judgement.state.get(self.windows, key) or (), now)
         judgement.always.append((self.windows, key, values))
@@ -300,8 +219,7 @@ class BreakerRule(Accumulator):
 
     def _refuse(self, reason_code: str, window: Window) -> Refusal:
         numbers = dict.fromkeys(("threshold", "limit", "count", "used"), window.threshold)
-        facts = {"scope": self.scope, **numbers, "window_ms": window.window_ms}
-        return Refusal(self, self.on_trip, self.reason_code or reason_code, facts)
+        return self.refuse(self.on_trip, reason_code, {**numbers, "window_ms": window.window_ms})
 
     def feed(self, state: State, keys: Any, ok: bool, latency_ms: int, mono_ms: int) -> tuple[list[Op], list[Trip]]:
         """How a call ended: operations, and the trips they cause."""
@@ -327,7 +245,7 @@ class BreakerRule(Accumulator):
             if window is not None:
                 seen[name] = self._count(judgement, window, key)
         if self.repeats is not None:
-            seen["repeats"] = self._count(judgement, self.repeats, _with_args(keys[2], judgement))
+            seen["repeats"] = self._count(judgement, self.repeats, with_args(keys[2], judgement))
         return seen
 
     def _count(self, judgement: Judgement, window: Window, key: bytes) -> int:
@@ -338,9 +256,9 @@ def _window(threshold: int, window_ms: int) -> Window | None:
     return Window(threshold, window_ms) if threshold > 0 else None
 
 
-def _with_args(prefix: Any, judgement: Judgement) -> bytes:
+def with_args(prefix: Any, judgement: Judgement) -> bytes:
     state = prefix.copy()
-    state.update(judgement.args_hash().encode())
+    state.update(judgement.args_key())
     key: bytes = state.digest()
     return key
 
@@ -349,7 +267,7 @@ def trip(rule: Accumulator, reason_code: str, window: Window) -> Trip:
     """A breaker that has just tripped, with the members of the breaker_trip event."""
     return {
         "rule_id": rule.rule_id,
-        "reason_code": reason_code,
+        "reason_code": rule.reason_code or reason_code,
         "scope": rule.scope,
         "threshold": window.threshold,
         "window_ms": window.window_ms,
@@ -360,16 +278,26 @@ _KINDS: dict[str, type[Rule]] = {
     "allow": AccessRule,
     "deny": AccessRule,
     "tag": TagRule,
-    "budget": BudgetRule,
     "rate_limit": RateRule,
     "breaker": BreakerRule,
-    "dedupe": DedupeRule,
 }
+
+
+def _kind(name: str) -> type[Rule]:
+    if name == "budget":
+        from subluminal.core.engine.budgets import BudgetRule
+
+        return BudgetRule
+    if name == "dedupe":
+        from subluminal.core.engine.dedupe import DedupeRule
+
+        return DedupeRule
+    return _KINDS[name]
 
 
 def build_rules(specs: list[dict[str, Any]], identity: Identity, places: Places | None = None) -> list[Rule]:
     """The enabled rules, in order."""
-    rules = [_KINDS[spec["kind"]](number, spec) for number, spec in enumerate(specs) if spec.get("enabled", True)]
+    rules = [_kind(spec["kind"])(number, spec) for number, spec in enumerate(specs) if spec.get("enabled", True)]
     for rule in rules:
         rule.prepare(places)
         if isinstance(rule, Accumulator):

@@ -2,8 +2,9 @@
 
 One pass in order. `tag` feeds later rules. The first matching `allow` or `deny` decides access. Budgets, rate limits,
 breakers and dedupe update their state on every match whatever access said, and one that triggers is enforced even
-under an earlier `allow`. The decision is the first in order of the deciding `deny` and the triggered accumulators;
-else ALLOW, citing the `allow` rule or none.
+under an earlier `allow`; where that allow says `override: [dedupe]`, no dedupe rule is, above it or below. The
+decision is the first in order of the deciding `deny` and the triggered accumulators; else ALLOW, citing the `allow`
+rule or none.
 
 A rule that cannot be evaluated stands in its place in the order as a refusal when `decision_on_error` is BLOCK, and is
 passed over when it is ALLOW: failing open never hides another rule's refusal.
@@ -38,12 +39,13 @@ from subluminal.core.engine.state import MAX_INTEGER, MAX_TERMINATE_CHARS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from subluminal.contracts.identity import Identity
     from subluminal.contracts.toolcall import ToolCall
     from subluminal.core.engine.places import Places
-    from subluminal.core.engine.rules import Trip
+    from subluminal.core.engine.rules import AccessRule, Trip
     from subluminal.core.engine.trace import Tracer
 
 READ_LIKE = "read_like"
@@ -64,7 +66,8 @@ class Engine:
         self.mode: str = snapshot["mode"]
         self.applies = selectors_match(snapshot.get("selectors"), identity)
         self.fails_open = defaults.get("decision_on_error") == ALLOW
-        self.fails_open_for_reads = bool(defaults.get("fail_open_read_tools"))
+        reads = (READ_LIKE,) if defaults.get("fail_open_read_tools") else ()
+        self.fails_open_for = frozenset(defaults.get("fail_open_classes") or ()).union(reads)
         self.max_legs = min(int(defaults.get("max_legs") or MAX_LEGS), MAX_INTEGER)
         self.places = places
         self.rules = build_rules(snapshot.get("rules") or [], identity, places)
@@ -111,6 +114,9 @@ class Engine:
             if tracer is not None:
                 tracer.note(self, step, why, before, refusal, judgement, outcome)
         if refusals is not None:
+            access = outcome.access
+            if access is not None and access.overrides:
+                refusals = _not_overridden(refusals, access, None if tracer is None else tracer.overridden)
             self._settle_refusals(outcome, refusals)
         return outcome
 
@@ -120,9 +126,9 @@ class Engine:
     def _settle_refusals(self, outcome: Outcome, refusals: list[Refusal]) -> None:
         """The first refusal that stands; failures stand unless this bundle fails open for this call.
 
-        Only the policy's own tags make a tool read_like here: a server's word about itself must not open a door.
+        Only the policy's own tags count here: a server's word about its tools must not open a door.
         """
-        open_ = self.fails_open or (self.fails_open_for_reads and READ_LIKE in outcome.tagged)
+        open_ = self.fails_open or not self.fails_open_for.isdisjoint(outcome.tagged)
         for refusal in refusals:
             if open_ and "failed" in refusal.facts:
                 outcome.failed = outcome.failed or refusal
@@ -224,6 +230,19 @@ class Engine:
         text = fill(rule.detail.get("hint_text") or rule.message or "", facts)
         text = text or f"{names['tool']} on {names['server']} tripped breaker {rule.rule_id} ({trip['reason_code']})."
         return rule.detail.get("terminate_code") or trip["reason_code"], text
+
+
+def _not_overridden(
+    refusals: list[Refusal], allow: AccessRule, overridden: Callable[[Rule, str], None] | None
+) -> list[Refusal]:
+    left = []
+    for refusal in refusals:
+        rule = refusal.rule
+        if rule is None or rule.kind not in allow.overrides:
+            left.append(refusal)
+        elif overridden is not None:
+            overridden(rule, allow.rule_id)
+    return left
 
 
 def _args_or_none(judgement: Judgement) -> Any:

@@ -61,12 +61,50 @@ def duration(ms: int) -> str:
     return f"{seconds // 60} min" if seconds % 60 == 0 else f"{seconds} s"
 
 
-def _why_and_next(reason_code: str, facts: dict[str, Any]) -> tuple[str, str] | None:
-    """The standard reason and advice of each reason code that the engine itself gives."""
-    get = facts.get
-    if reason_code == vocab.BUDGET_EXCEEDED:
-        why = f"the budget of {get('limit')} {get('unit', 'calls')} ({_scope(facts)}) is used up"
+_LENGTHS = ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"), (1_000, "second"))
+
+
+def _each(window_ms: int) -> str:
+    """How people say a length of time that a limit is for: "an hour", "in 90 s"."""
+    for length, name in _LENGTHS:
+        if window_ms == length:
+            return f"an {name}" if name == "hour" else f"a {name}"
+    return f"in {duration(window_ms)}"
+
+
+def _at_most(ms: int) -> str:
+    """A wait in words, rounded up so that whoever keeps to it has waited long enough."""
+    for length, name in _LENGTHS:
+        if ms > 2 * length or length == 1_000:
+            count = -(-ms // length)
+            return f"{count} {name}" if count == 1 else f"{count} {name}s"
+    return duration(ms)
+
+
+def _budget(facts: dict[str, Any]) -> tuple[str, str]:
+    limit, unit, window_ms = facts.get("limit"), facts.get("unit", "calls"), facts.get("window_ms")
+    if not window_ms:
+        why = f"the budget of {limit} {unit} ({_scope(facts)}) is used up"
         return why, "Do not retry; finish with what you have or ask for a larger budget"
+    if not facts.get("backoff_ms"):
+        why = f"the call does not fit in {limit} {unit} {_each(window_ms)} ({_scope(facts)})"
+        return why, "Do not retry; ask for less at once or for a larger budget"
+    wait = _at_most(facts["backoff_ms"])
+    used_up = f"1 {unit.removesuffix('s')}" if limit == 1 else f"{limit} {unit}"
+    verb = "is" if limit == 1 else "are"
+    why = f"{used_up} {_each(window_ms)} ({_scope(facts)}) {verb} used up; the next fits in {wait}"
+    return why, f"Wait {wait} before you retry, or finish with what you have"
+
+
+def _why_and_next(reason_code: str, facts: dict[str, Any]) -> tuple[str, str] | None:
+    """The standard reason and advice of each reason code that the engine itself gives.
+
+    A rule's own code says nothing to us; `because` is then the engine's.
+    """
+    get = facts.get
+    reason_code = get("because") or reason_code
+    if reason_code == vocab.BUDGET_EXCEEDED:
+        return _budget(facts)
     if reason_code == vocab.RATE_LIMITED:
         wait = f"Wait {duration(facts['backoff_ms'])}, then retry" if get("backoff_ms") else "Slow down, then retry"
         return f"the rate limit of {get('limit')} calls at once ({_scope(facts)}) is reached", wait
@@ -103,7 +141,7 @@ def _why_and_next(reason_code: str, facts: dict[str, Any]) -> tuple[str, str] | 
 
 def _scope(facts: dict[str, Any]) -> str:
     scope = facts.get("scope")
-    if scope in ("run", "agent", "principal"):
+    if scope in ("run", "server", "agent", "principal"):
         return f"for this {scope}"
     if scope == "machine":
         return "on this machine"
@@ -156,7 +194,7 @@ def make_hint(
         text = (standard[0][:1].upper() + standard[0][1:] + ". " if standard else "") + advice
     kind = budget_or_rate or _HINT_KINDS.get(reason_code)
     if kind is None:
-        refused_for = "OTHER" if reason_code in _OTHER else "SAFETY"
+        refused_for = "OTHER" if (facts.get("because") or reason_code) in _OTHER else "SAFETY"
         kind = refused_for if suggested is None else "ARG_FIX"
     if suggested is not None and retry_advice is None:
         advice = "Retry with suggested_args."

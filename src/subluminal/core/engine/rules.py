@@ -58,12 +58,18 @@ class Judgement(Struct, eq=False, gc=False):
             return args
         raise Unavailable(UNINSPECTED_ARGS) if args is None else TypeError("arguments are not an object")
 
-    def args_hash(self) -> str:
+    def args_key(self) -> bytes:
+        """What says that two calls have the same arguments: `args_hash`, else the hash of their bytes as sent.
+
+        Nobody makes the one look like the other.
+        """
         read = self.read_args_hash
         args_hash = read()
-        if not args_hash:
+        if args_hash:
+            return args_hash.encode()
+        if self.call.args_raw_hash is None:
             raise Unavailable(UNINSPECTED_ARGS)
-        return args_hash
+        return b"raw:" + self.call.args_raw_hash.encode()
 
 
 class Refusal(Struct, eq=False, gc=False):
@@ -165,11 +171,13 @@ class Rule:
 class AccessRule(Rule):
     """allow and deny."""
 
-    __slots__ = ("action",)
+    __slots__ = ("action", "overrides")
 
     def __init__(self, number: int, spec: dict[str, Any]) -> None:
         super().__init__(number, spec)
         wanted = self.detail.get("action")
+        # The kinds of this bundle whose refusals do not count where this rule decides access.
+        self.overrides = frozenset(self.detail.get("override") or ()) if self.kind == "allow" else frozenset()
         if self.kind == "allow":
             self.action = ALLOW
             self.reason_code = self.reason_code or ALLOWLIST_MATCH

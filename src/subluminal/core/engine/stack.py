@@ -116,6 +116,26 @@ class Stack:
             return Verdict(plans.settled, plans.tags, [], None, seq)
         return self._judge(plans, judgement, state, trace)
 
+    def judge_after_fault(self, call: ToolCall, state: State, why: str, wall_ms: int, mono_ms: int) -> Verdict:
+        """No rule could be asked: the `decision_on_error` of each bundle holds, and nothing is charged.
+
+        It opens no other door: a terminated run stays so, and a message with two readings has none to let through.
+        """
+        try:
+            plans = self._plans_for(call)
+        except Exception:  # then nothing is known of the tool
+            unknown = Plan([], None, frozenset(), frozenset())
+            plans = _Plans([(engine, unknown) for engine in self.engines], call.risk_classes)
+        judgement = Judgement(call, dict, str, wall_ms, mono_ms, state)
+        seq = state.next_seq()
+        if state.stopped:
+            return self._terminated(state, judgement, plans, seq)
+        if call.ambiguous is not None:
+            outcomes = [_ambiguous(engine, plan) for engine, plan in plans.pairs]
+        else:
+            outcomes = [engine.fail(plan, EVALUATION_ERROR, why) for engine, plan in plans.pairs]
+        return Verdict(self._decide(outcomes, judgement), plans.tags, [], None, seq)
+
     def _judge(self, plans: _Plans, judgement: Judgement, state: State, trace: list[dict[str, Any]] | None) -> Verdict:
         tracer = None
         if trace is not None:

@@ -73,6 +73,12 @@ class Tracer:
         }
         self._open.append((engine, step, record))
 
+    def overridden(self, rule: Rule, by: str) -> None:
+        """A refusal that was noted does not stand."""
+        for _, step, record in self._open:
+            if step.rule is rule:
+                record.update(why=f"overridden by allow {by}", decision=None, reason_code=None)
+
     def finish(self, engines: list[Engine], judgement: Judgement) -> None:
         for engine in engines:
             mine = {step.rule.number: (step, record) for owner, step, record in self._open if owner is engine}

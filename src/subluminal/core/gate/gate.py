@@ -16,12 +16,12 @@ from __future__ import annotations
 from subluminal.contracts.canonical import read_args
 from subluminal.contracts.counts import Counts
 from subluminal.contracts.decision import Decision, refusal_message, subluminal_data
+from subluminal.contracts.digest import sha256_hex
 from subluminal.contracts.errors import CanonicalError
 from subluminal.contracts.vocabulary import (
     ALLOW,
     BLOCK,
     ERROR_CODES,
-    EVALUATION_ERROR,
     MAX_PREVIEW_BYTES,
     MESSAGE_TOO_LARGE,
     POLICY_INVALID,
@@ -177,7 +177,9 @@ class Gate:
             try:
                 record.value, record.canonical = read_args(call.args_raw)
             except CanonicalError as fault:
-                if fault.kind in _AMBIGUOUS_KINDS and call.ambiguous is None:
+                if fault.kind not in _AMBIGUOUS_KINDS:
+                    call.args_raw_hash = sha256_hex(call.args_raw)
+                elif call.ambiguous is None:
                     call.ambiguous = "arguments: " + fault.kind
         if self._refuse_all is not None and self.state.terminated is None:
             self._refuse(record, POLICY_INVALID, self._refuse_all)
@@ -188,9 +190,8 @@ class Gate:
             return
         try:
             verdict = self.stack.judge(call, record.read_args, record.read_args_hash, self.state, wall_ms, mono_ms)
-        except Exception as fault:  # a fault of ours must neither take the tool down nor open a door
-            self._decide_after_fault(record, fault)
-            return
+        except Exception as fault:  # a fault of ours must not take the tool down: `decision_on_error` says what holds
+            verdict = self.stack.judge_after_fault(call, self.state, type(fault).__name__, wall_ms, mono_ms)
         record.seq = verdict.seq
         record.decision = verdict.decision
         record.tags = verdict.tags
@@ -202,13 +203,6 @@ class Gate:
         record.seq = self.state.next_seq()
         record.decision = Decision(BLOCK, None, "critical", reason_code, summary, policy=self.stack.policies[0])
         record.tags, record.trips, record.watch = [], [], None
-
-    def _decide_after_fault(self, record: CallRecord, fault: Exception) -> None:
-        record.seq = self.state.next_seq()
-        record.tags, record.trips, record.watch = [], [], None
-        action = ALLOW if self.stack.mode == "observe" else BLOCK
-        summary = f"The policy could not be evaluated ({type(fault).__name__}). Tell the operator to run `sub doctor`."
-        record.decision = Decision(action, None, "critical", EVALUATION_ERROR, summary, policy=self.stack.policies[0])
 
     def announce(self, record: CallRecord, wall_ms: int) -> None:
         """The start and decision events (and the hint and breaker trips that go with them)."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from subluminal.contracts.errors import UsageError
+from subluminal.core.engine.sliding import Sliding
 from subluminal.core.engine.state import KEYED, MARK, RUN, WINDOW, StateUnavailable
 from subluminal.host.home import wide_state_file
-from subluminal.host.run.files import salt_of, state_path
-from subluminal.host.run.state import open_file, replace_file
+from subluminal.host.run.files import boot_id, salt_of, state_path
+from subluminal.host.run.state import open_file, replace_file, wide_time
 from subluminal.host.run.table import Table
 
 
@@ -38,18 +41,18 @@ class StateView(NamedTuple):
     damage: str | None
 
 
-_LIMITS = ("limit_calls", "limit_cost_units", "capacity")
+_LIMITS = ("limit_calls", "limit_cost_units", "capacity", "window_ms")
 
 
 def run_state(run_id: str) -> StateView | None:
-    return _view(state_path(run_id))
+    return _view(state_path(run_id), lambda table: time.monotonic_ns() // 1_000_000)
 
 
 def wide_state() -> StateView | None:
-    return _view(wide_state_file())
+    return _view(wide_state_file(), lambda table: wide_time(table, boot_id()))
 
 
-def _view(path: str) -> StateView | None:
+def _view(path: str, clock: Callable[[Table], int]) -> StateView | None:
     """None: there is no such file. Looks without the lock, at what stood at some moment."""
     try:
         _, fd, damage = open_file(path, "", create=False)
@@ -66,7 +69,7 @@ def _view(path: str) -> StateView | None:
                     unnamed["marks" if pool == MARK else "windows"] += 1
             calls = table.calls + table.plain_calls
             ended = bool(table.killed or table.terminated)
-            return StateView(path, calls, ended, _counters(entries, labels), unnamed, None)
+            return StateView(path, calls, ended, _counters(entries, labels, clock(table)), unnamed, None)
     except StateUnavailable as unavailable:
         damage = str(unavailable)
     finally:
@@ -74,7 +77,9 @@ def _view(path: str) -> StateView | None:
     return StateView(path, 0, False, [], {}, damage)
 
 
-def _counters(entries: list[tuple[bytes, int, tuple[int, ...]]], labels: dict[bytes, str]) -> list[Counter]:
+def _counters(
+    entries: list[tuple[bytes, int, tuple[int, ...]]], labels: dict[bytes, str], now_ms: int
+) -> list[Counter]:
     named: list[tuple[dict[str, Any], tuple[int, ...]]] = []
     for key, pool, values in entries:
         try:
@@ -85,21 +90,37 @@ def _counters(entries: list[tuple[bytes, int, tuple[int, ...]]], labels: dict[by
             named.append((label, values))
     users: dict[tuple[str, ...], dict[str, int]] = {}
     for label, values in named:
-        if "used_by" in label:
+        if "used_by" in label and now_ms - values[2] < (_window_ms(label) or now_ms + 1):
             users.setdefault(_name(label), {})[str(label["used_by"])] = values[0]
-    return [_counter(label, values, users) for label, values in named if "used_by" not in label]
+    return [_counter(label, values, users, now_ms) for label, values in named if "used_by" not in label]
 
 
 def _name(label: dict[str, Any]) -> tuple[str, ...]:
     return tuple(str(label.get(field, "")) for field in ("policy_id", "rule_id", "kind", "scope", "of"))
 
 
-def _counter(label: dict[str, Any], values: tuple[int, ...], users: dict[tuple[str, ...], dict[str, int]]) -> Counter:
+def _counter(
+    label: dict[str, Any], values: tuple[int, ...], users: dict[tuple[str, ...], dict[str, int]], now_ms: int
+) -> Counter:
     policy_id, rule_id, kind, scope, _ = _name(label)
     of = " on ".join(str(label[field]) for field in ("of", "tool", "server") if label.get(field)) or None
     used = {"tokens": values[0]} if kind == "rate_limit" else {"calls": values[0], "cost_units": values[1]}
+    if _window_ms(label):
+        used = _within(label, values, now_ms)
     limits = {field: label[field] for field in _LIMITS if isinstance(label.get(field), int)}
     return Counter(policy_id, rule_id, kind, scope, of, used, limits, users.get(_name(label), {}))
+
+
+def _window_ms(label: dict[str, Any]) -> int:
+    window_ms = label.get("window_ms")
+    return window_ms if isinstance(window_ms, int) else 0
+
+
+def _within(label: dict[str, Any], values: tuple[int, ...], now_ms: int) -> dict[str, int]:
+    """What a budget with a window has been charged within it: each of its limits is an entry of its own."""
+    unit = "calls" if "limit_calls" in label else "cost_units"
+    limit = Sliding(int(label.get(f"limit_{unit}") or 0), _window_ms(label), weighted=unit != "calls")
+    return {unit: limit.used(limit.adopted(values), now_ms)}
 
 
 def reset(run_id: str | None) -> str:

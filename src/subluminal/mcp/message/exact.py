@@ -267,6 +267,7 @@ def read_scan(scan: MessageScan, text: bytes = b"") -> Reading:
     if fault is None:
         reading.kind = CALL
         reading.method = TOOLS_CALL
+        reading.args_raw_hash = scan.args_raw_hash
     reading.ambiguous = fault
     return reading
 

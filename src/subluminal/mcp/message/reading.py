@@ -71,6 +71,7 @@ class Reading(Struct, eq=False, gc=False):
     input_responses: bytes | None = None
     ambiguous: str | None = None
     elements: list[Reading] = []
+    args_raw_hash: str | None = None  # of arguments that were only scanned: SHA-256 of their bytes
     # Of a line that holds several messages and cannot be taken apart: whoever may wait for an answer.
     ids: list[bytes] | None = None
     ids_in_array: bool = False

@@ -1,9 +1,9 @@
 """A streaming look at one JSON message in bounded memory: for messages too large, too deep or too odd to read.
 
 It finds the top-level members and the members of `params` and `result` wherever they stand, keeps the small raw
-values that matter (method, id, tool name), and reports anything that two parsers could read differently. After such a
-report it goes on as a lenient reader would: whoever waits for an answer is still to be found. Everything deeper is
-skipped in bulk.
+values that matter (method, id, tool name), hashes the bytes of `params.arguments` as they pass, and reports anything
+that two parsers could read differently. After such a report it goes on as a lenient reader would: whoever waits for an
+answer is still to be found. Everything deeper is skipped in bulk.
 
     scan = MessageScan()
     scan.feed(chunk) ...          chunks of the message
@@ -18,6 +18,7 @@ from __future__ import annotations
 import codecs
 import re
 
+from subluminal.contracts.digest import sha256
 from subluminal.mcp.message.elements import Elements, Found
 from subluminal.mcp.message.reading import UNREADABLE, string
 from subluminal.mcp.message.skip import Skip
@@ -25,6 +26,7 @@ from subluminal.mcp.message.skip import Skip
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
 # A captured value: an id, a method, a tool name. Longer than any of these has reason to be.
 MAX_CAPTURE_BYTES = 4096
@@ -70,6 +72,8 @@ class MessageScan:
         self._skip = Skip()
         self._capture: bytearray | None = None
         self._members = 0
+        self._args_hash: Any = None
+        self._in_args = False
 
     def feed(self, chunk: bytes) -> None:
         if self._state == "fault":
@@ -108,6 +112,11 @@ class MessageScan:
             self._fault("incomplete JSON")
 
     @property
+    def args_raw_hash(self) -> str | None:
+        """SHA-256 of the bytes of `params.arguments`, as they were sent; None where there is no such member."""
+        return None if self._args_hash is None else str(self._args_hash.hexdigest())
+
+    @property
     def has_ended(self) -> bool:
         return self._state in _ENDS
 
@@ -132,6 +141,7 @@ class MessageScan:
         end = len(buf)
         while pos < end and self._state not in _ENDS:
             state = self._state
+            before = pos
             if state == "skip":
                 pos = self._skip.run(clean, pos, self._strict)
                 if self._skip.doubt is not None and self._strict:
@@ -149,6 +159,10 @@ class MessageScan:
             else:
                 solid = _SOLID.search(buf, pos)
                 pos = end if solid is None else self._structure(buf, solid.start())
+                continue
+            if self._in_args:
+                self._args_hash.update(memoryview(buf)[before:pos])
+                self._in_args = self._state not in ("after_value", *_ENDS)
         return pos
 
     def _structure(self, buf: bytes, pos: int) -> int:
@@ -236,6 +250,9 @@ class MessageScan:
         return pos
 
     def _value(self, byte: int, pos: int) -> int:
+        if self._strict and self._container == "params" and self._key == b"arguments":
+            self._args_hash = sha256(b'"' if byte == 0x22 else b"")  # the quote of a string is passed here
+            self._in_args = True
         if byte == 0x22:
             self._capture = bytearray(b'"')
             self._state = "value_string"

@@ -10,7 +10,7 @@ from typing import Any
 
 from subluminal.contracts.vocabulary import ANNOTATED_CLASSES, RISK_CLASSES
 from subluminal.policy.document.tree import Mapping, Node, Scalar, Sequence
-from subluminal.policy.lint.effects import EFFECTS
+from subluminal.policy.lint.effects import EFFECTS, check_fail_open, check_overrides
 from subluminal.policy.lint.findings import MAX_FINDINGS, Finding, nearest, shown
 from subluminal.policy.lint.names import check_names
 from subluminal.policy.lint.readings import note_readings
@@ -37,6 +37,8 @@ def lint(rules: dict[int, dict[str, Any]], root: Node, filename: str, *, advise:
         _unknown_risk_classes(rules, linter)
         note_readings(rules, linter)
         _classes_of_servers(rules, linter)
+        check_overrides(rules, linter)
+        check_fail_open(rules, root, linter)
     return linter.findings
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import math
 import os
@@ -149,6 +150,8 @@ def test_large_messages_are_judged_by_name_and_recorded_without_preview(events: 
     call(middleware, {"content": [{"type": "text", "text": big}]}, name="search", arguments={"word": big})
     (start,) = events.events_of("tool_call_start")
     assert start["call"]["preview"]["truncated"] and len(start["call"]["args_stream_hash"]) == 64
+    sent = json.dumps({"word": big}, separators=(",", ":")).encode()
+    assert start["call"]["args_raw_hash"] == hashlib.sha256(sent).hexdigest()
     assert only_end(events)["preview"]["truncated"] and len(only_end(events)["result_stream_hash"]) == 64
     assert only_end(events)["bytes_out"] > 2_000_000
 

@@ -46,6 +46,7 @@ def lines(text: str, number: int = 3) -> list[str]:
         "mcp_stdio",
         {"callId": text},
         args_stream_hash="a" * 64,
+        args_raw_hash="b" * 64,
         ambiguous=text,
         continues=text,
     )

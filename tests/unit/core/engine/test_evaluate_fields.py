@@ -226,7 +226,68 @@ ADVICE = [
     for field, value in (("hint_text", "Try less."), ("suggested_args", FIX), ("retry_advice", "Tomorrow."))
 ]
 
+KINDS_THAT_REFUSE = (
+    ("deny", {}, "action"),
+    ("budget", BUDGET, "on_exceed"),
+    ("rate_limit", RATE, "on_limit"),
+    ("breaker", REPEAT, "on_trip"),
+    ("dedupe", DEDUPE, "on_duplicate"),
+)
+PRICED = {"scope": "run", "limit_cost_units": 5, "on_exceed": "BLOCK"}
+CUSTOM = {**DEDUPE, "key": "custom", "key_args": ["id"]}
+PER_SERVER = actions("t", SECOND_SERVER, "t")
+EFFECTS = [
+    *(
+        Case(
+            f"Advice.{field}",
+            [rule("x", kind, **{**members, on: R, field: value})],
+            ("rules", 0, "effect", field) if kind == "deny" else ("rules", 0, "effect", kind, field),
+            script,
+            expected,
+        )
+        for kind, members, on in KINDS_THAT_REFUSE
+        for field, value, script, expected in (
+            ("reason_code", "MINE", decision("reason_code", *["t"] * 3), "MINE"),
+            ("message", "Not so.", lambda run: "Not so." in decision("summary", *["t"] * 3)(run), True),
+        )
+    ),
+    Case("Defaults.fail_open_classes",
+         [rule("g", "tag", add_risk_class=["mine"]), rule("d", "deny", {"args": {"has_keys": ["k"]}})],
+         ("defaults", "fail_open_classes"), lambda run: run.action("t", uninspected=True), A,
+         defaults={"decision_on_error": "BLOCK", "fail_open_classes": ["mine"]}),
+    effect("budget", "scope", {**BUDGET, "scope": "server", "limit_calls": 1}, PER_SERVER, [A, A, B], ignored="run"),
+    effect("budget", "scope", {**BUDGET, "scope": "server", "limit_calls": 1}, actions("t", "u"), [A, B],
+           ignored="server_tool"),
+    effect("rate_limit", "scope", {**RATE, "scope": "server", "capacity": 1}, PER_SERVER, [A, A, T], ignored="run"),
+    effect("breaker", "scope", {**ERRORS, "scope": "server", "error_threshold": 1},
+           lambda run: [run.failing("t"), run.action("u", server="other"), run.action("u")], [A, A, B],
+           ignored="run"),
+    effect("dedupe", "scope", {**DEDUPE, "scope": "server"}, actions("t", SECOND_SERVER, "u"), [A, A, B],
+           ignored="run"),
+    effect("budget", "window_ms", {**BUDGET, "window_ms": 100},
+           timed((0, "t"), (60, "t"), (39, "t"), (1, "t"), (59, "t"), (1, "t")), [A, A, B, A, B, A]),
+    effect("budget", "window_ms", {**COST, "window_ms": 600},
+           timed((0, "t"), (0, "t"), (599, "t"), (11, "t")), [A, A, B, A]),
+    effect("budget", "cost_units_from", {**PRICED, "cost_units_from": {"arg": "n"}},
+           actions(("t", {"n": 4}), ("t", {"n": "2"}), ("t", {})), [A, B, A]),
+    Case("CostFrom.arg", [rule("x", "budget", **PRICED, cost_units_from={"arg": "n"})],
+         ("rules", 0, "effect", "budget", "cost_units_from", "arg"), actions(("t", {"n": 6, "m": 1})), [B],
+         ignored="m"),
+    Case("CostFrom.per", [rule("x", "budget", **PRICED, cost_units_from={"arg": "n", "per": 10})],
+         ("rules", 0, "effect", "budget", "cost_units_from", "per"), actions(("t", {"n": 50}), "t"), [A, B],
+         ignored=1),
+    effect("budget", "cost_units_by_tool", {**PRICED, "cost_units_by_tool": {"dear": 5, "d*": 2}},
+           actions("dull", "dear", "dull", "t", "t"), [A, B, A, A, B]),
+    effect("dedupe", "key_args", CUSTOM, actions(("t", {"id": 1, "n": 1}), ("t", {"id": 1, "n": 2}), ("t", {"id": 2})),
+           [A, B, A], ignored=["n"]),
+    effect("dedupe", "key", CUSTOM, actions(("t", {"id": 1, "n": 1}), ("t", {"id": 1, "n": 2})), [A, B],
+           ignored="args_hash"),
+    Case("AllowEffect.override", [rule("x", "dedupe", **DEDUPE), rule("a", "allow", override=["dedupe"])],
+         ("rules", 1, "effect", "override"), actions("t", "t"), [A, A]),
+]  # fmt: skip
+
 CASES = [
+    *EFFECTS,
     Case("Bundle.mode", [DENY], ("mode",), actions("t"), [A], mode="observe", ignored="guardrails"),
     Case("Bundle.mode", [DENY], ("mode",), actions("t"), [R], mode="control", ignored="guardrails"),
     Case("Bundle.policy_id", [DENY], ("policy_id",), decision("policy.policy_id", "t"), "p", ignored="other"),
@@ -391,8 +452,8 @@ def test_the_case_above_would_fail_if_the_field_were_ignored(case: Case) -> None
     assert case.outcome(case.without_field()) != case.expected
 
 
-# `key` has one legal value in v0.1; the others describe the bundle to people.
-WITHOUT_EFFECT = {"Dedupe.key", "RuleBase.description", "Bundle.description", "Bundle.owner", "Bundle.created_at"}
+# They describe the bundle to people.
+WITHOUT_EFFECT = {"RuleBase.description", "Bundle.description", "Bundle.owner", "Bundle.created_at"}
 
 
 def test_no_field_of_the_contract_is_left_out() -> None:
@@ -402,7 +463,7 @@ def test_no_field_of_the_contract_is_left_out() -> None:
         contract.ArgsMatch, contract.TimeMatch, contract.Advice,
         contract.RuleBase, contract.AllowEffect, contract.DenyEffect, contract.Budget, contract.RateLimit,
         contract.Breaker, contract.Dedupe, contract.Tag, contract.BudgetEffect, contract.RateLimitEffect,
-        contract.BreakerEffect, contract.DedupeEffect, contract.TagEffect,
+        contract.BreakerEffect, contract.DedupeEffect, contract.TagEffect, contract.CostFrom,
     ]  # fmt: skip
     advice = {field.name for field in msgspec.structs.fields(contract.Advice)}
     promised = {

@@ -23,9 +23,9 @@ from subluminal.core.redact.redactor import Redactor
 WALL = 1_700_000_000_000
 
 
-def make(*rules: dict[str, Any], mode: str = "guardrails", secrets: list[Any] | None = None) -> Gate:
+def make(*rules: dict[str, Any], mode: str = "guardrails", secrets: list[Any] | None = None, **members: Any) -> Gate:
     identity = Identity("run")
-    stack = Stack([Engine(compiled(*rules, mode=mode), identity)])
+    stack = Stack([Engine(compiled(*rules, mode=mode, **members), identity)])
     gate = Gate(identity, Source("h", "p", "s"), stack, LocalState(), Redactor(secrets or [], []))
     gate.open(WALL, 1000)
     return gate
@@ -110,12 +110,52 @@ def test_no_policy_at_all_refuses_everything_in_every_mode(mode: str) -> None:
     assert ask(gate).decision.action == "ALLOW"
 
 
-@pytest.mark.parametrize(("mode", "action"), [("observe", "ALLOW"), ("guardrails", "BLOCK"), ("control", "BLOCK")])
+@pytest.mark.parametrize(
+    ("mode", "action"), [("observe", "ALLOW"), ("guardrails", "BLOCK"), ("control", "REJECT_WITH_HINT")]
+)
 def test_a_fault_of_ours_opens_no_door(mode: str, action: str, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = make(mode=mode)
     monkeypatch.setattr(Stack, "judge", lambda *_: 1 / 0)
     record = ask(gate)
+    assert record.decision.action == action
+    assert (record.decision.would or record.decision).reason_code == "EVALUATION_ERROR"
+
+
+@pytest.mark.parametrize(
+    ("defaults", "tool", "action"),
+    [
+        ({"decision_on_error": "ALLOW"}, "put", "ALLOW"),
+        ({"decision_on_error": "BLOCK"}, "get", "BLOCK"),
+        ({"decision_on_error": "BLOCK", "fail_open_read_tools": True}, "get", "ALLOW"),
+        ({"decision_on_error": "BLOCK", "fail_open_read_tools": True}, "put", "BLOCK"),
+        ({"decision_on_error": "BLOCK", "fail_open_classes": ["harmless"]}, "put", "ALLOW"),
+        ({"decision_on_error": "BLOCK", "fail_open_classes": ["write_like"]}, "put", "BLOCK"),
+    ],
+)
+def test_a_fault_of_ours_falls_to_decision_on_error(
+    defaults: dict[str, Any], tool: str, action: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = (
+        rule("reads", "tag", {"tool_name": {"glob": ["get"]}}, add_risk_class=["read_like"]),
+        rule("writes", "tag", {"tool_name": {"glob": ["put"]}}, add_risk_class=["harmless"]),
+    )
+    gate = make(*rules, defaults=defaults)
+    monkeypatch.setattr(Stack, "judge", lambda *_: 1 / 0)
+    record = ask(gate, tool, risk_classes=frozenset({"read_like", "write_like"}))
     assert (record.decision.action, record.decision.reason_code) == (action, "EVALUATION_ERROR")
+    assert record.tags
+
+
+@pytest.mark.parametrize("ambiguous", [True, False])
+def test_failing_open_lets_no_ambiguous_call_through_and_no_terminated_run_go_on(
+    ambiguous: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = make(defaults={"decision_on_error": "ALLOW"})
+    monkeypatch.setattr(Stack, "judge", lambda *_: 1 / 0)
+    if not ambiguous:
+        gate.state.terminate("OPERATOR", "enough")
+    record = ask(gate, ambiguous="two readings" if ambiguous else None)
+    assert record.decision.action == ("BLOCK" if ambiguous else "TERMINATE_RUN")
 
 
 AMBIGUOUS_ARGS = [
@@ -145,6 +185,19 @@ def test_odd_arguments_with_one_reading_are_judged_without_a_crash(args: bytes) 
     gate.announce(record, WALL)
     settle(gate, record)
     events(gate)
+
+
+def test_arguments_without_a_canonical_form_are_known_by_their_bytes() -> None:
+    loop = rule("loop", "breaker", scope="tool", repeat_threshold=2, repeat_window_ms=1_000, on_trip="BLOCK")
+    gate = make(loop)
+    deep, deeper = (b'{"a":' + b"[" * levels + b"]" * levels + b"}" for levels in (1_000, 1_001))
+    records = [ask(gate, args=args) for args in (deep, deeper, deep, b"{}")]
+    assert [record.decision.action for record in records] == ["ALLOW", "ALLOW", "BLOCK", "ALLOW"]
+    for record in records:
+        gate.announce(record, WALL)
+    calls = [event["call"] for event in events(gate) if event["type"] == "tool_call_start"]
+    assert (calls[0]["args_hash"], calls[0]["args_raw_hash"]) == ("", hashlib.sha256(deep).hexdigest())
+    assert "args_raw_hash" not in calls[3]
 
 
 def test_arguments_that_were_not_read_fall_to_decision_on_error() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,57 @@ def test_state_shows_counters_limits_and_who_used_them() -> None:
     assert {run["run_id"]: run["calls"] for run in shown()["runs"]} == {"run-one": 2, "run-two": 1}
     text = CliRunner().invoke(state_command, [], standalone_mode=False).stdout
     assert "run-one 2, run-two 1" in text
+
+
+def test_state_shows_what_a_budget_has_been_charged_within_its_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    hour = 3_600_000
+    price = {"limit_cost_units": 900, "cost_units_per_call": 7}
+    snapshot = compiled(rule("hourly", "budget", scope="machine", window_ms=hour, **price, **THREE))
+    for run_id, calls in (("run-one", 2), ("run-two", 1)):
+        for _ in range(calls):
+            assert run_of(run_id, snapshot).action("read") == "ALLOW"
+    calls, units = sorted(shown()["machine"]["counters"], key=lambda counter: sorted(counter["used"]))
+    assert (calls["used"], calls["limits"]) == ({"calls": 3}, {"limit_calls": 3, "window_ms": hour})
+    assert (units["used"], units["limits"]) == ({"cost_units": 21}, {"limit_cost_units": 900, "window_ms": hour})
+    assert calls["used_by"] == {"run-one": 2, "run-two": 1}
+    text = CliRunner().invoke(state_command, [], standalone_mode=False).stdout
+    assert "3 calls in 1h 00m" in text and "900 cost units in 1h 00m" in text
+    now = files.boot_ms()
+    for module in (files, runstate):
+        monkeypatch.setattr(module, "boot_ms", lambda: now + 2 * hour)
+    for counter in shown()["machine"]["counters"]:
+        assert set(counter["used"].values()) == {0}
+        assert counter["used_by"] == {}, "who has used it before the window is not shown"
+    assert run_of("run-two", snapshot).action("read") == "ALLOW"
+    assert shown()["machine"]["counters"][0]["used_by"] == {"run-two": 1}
+
+
+def test_a_window_of_the_machine_is_not_refilled_by_a_clock_that_is_set_nor_by_a_changed_policy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def hourly(limit: int, minutes: int = 60) -> dict[str, Any]:
+        spec = {"limit_calls": limit, "on_exceed": "BLOCK", "window_ms": minutes * 60_000}
+        return compiled(rule("hourly", "budget", scope="machine", **spec))
+
+    assert [run_of("one", hourly(3)).action() for _ in range(4)] == ["ALLOW"] * 3 + ["BLOCK"]
+    for seconds in (-86_400 * 365, 86_400 * 365):
+        moved = time.time_ns() + seconds * 1_000_000_000
+        monkeypatch.setattr("time.time_ns", lambda moved=moved: moved)
+        assert run_of("two", hourly(3)).action() == "BLOCK"
+    assert run_of("one", hourly(4, 120)).action() == "ALLOW", "three are charged, of whatever window"
+    assert run_of("one", hourly(4, 240)).action() == "BLOCK"
+    assert [run_of("one", hourly(70)).action() for _ in range(67)] == ["ALLOW"] * 66 + ["BLOCK"]
+    assert run_of("one", hourly(50)).action() == "BLOCK"
+
+
+def test_a_window_of_a_run_does_not_outlive_the_boot_whose_time_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshot = compiled(rule("b", "budget", scope="run", window_ms=60_000, **THREE))
+    plain = compiled(rule("b", "budget", scope="run", **THREE))
+    assert [run_of("one", snapshot).action() for _ in range(4)][-1] == "BLOCK"
+    assert [run_of("one", plain).action() for _ in range(4)][-1] == "BLOCK"
+    monkeypatch.setattr(runstate, "boot_id", lambda: 99)
+    assert run_of("one", snapshot).action() == "ALLOW"
+    assert run_of("one", plain).action() == "BLOCK"
 
 
 def test_reset_begins_anew_and_keeps_what_was() -> None:

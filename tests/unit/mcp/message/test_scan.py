@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import random
@@ -159,3 +160,38 @@ def test_nesting_is_followed_to_its_end_whatever_its_depth(depth: int, step: int
     scan = scanned(data, *range(step, len(data), step))
     assert scan.ambiguous is None
     assert scan.values["id"] == b"5"
+
+
+ARGUMENTS = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+BLANKS = st.text(" \t", max_size=3)
+
+
+@given(ARGUMENTS, st.lists(st.integers(0, 600), max_size=8), BLANKS, BLANKS, st.booleans(), st.booleans())
+def test_arguments_are_hashed_as_they_were_sent_wherever_the_chunks_are_cut(
+    value: Any, cuts: list[int], before: str, after: str, plain: bool, last: bool
+) -> None:
+    sent = json.dumps(value, ensure_ascii=plain, indent=1 if last else None).replace("\n", " ").encode()
+    member = b'"arguments":%s%s%s' % (before.encode(), sent, after.encode())
+    name = b'"name":"arguments"'
+    params = b"{%s}" % b",".join([name, member] if last else [member, name])
+    data = b'{"arguments":[1],"method":"tools/call","params":%s,"id":1,"result":{"arguments":2}}' % params
+    scan = scanned(data, *(min(cut, len(data)) for cut in cuts))
+    assert scan.args_raw_hash == hashlib.sha256(sent).hexdigest()
+    assert scan.ambiguous is None
+    assert read_scan(scan).args_raw_hash == scan.args_raw_hash
+
+
+def test_where_there_are_no_arguments_there_is_no_hash_of_them() -> None:
+    for params in ("{}", '{"name":"t"}', '[{"arguments":{}}]', '{"more":{"arguments":{}}}'):
+        data = f'{{"method":"tools/call","params":{params},"arguments":{{}}}}'
+        assert scanned(data.encode()).args_raw_hash is None
+
+
+def test_a_message_that_is_ambiguous_or_not_a_request_costs_no_hash() -> None:
+    twice = b'{"method":"tools/call","params":{"name":"t","arguments":{},"arguments":{}}}'
+    assert read_scan(scanned(twice)).args_raw_hash is None
+    assert scanned(CALL.encode(), strict=False).args_raw_hash is None
