@@ -1,0 +1,213 @@
+"""Builtins of shells that run what they are given, or evaluate it: a value such as `a[$(rm x)]` runs a program.
+
+Each takes the words with its own name first. What is not here runs nothing but itself.
+"""
+
+from __future__ import annotations
+
+from subluminal.core.engine.shell.findings import Findings
+from subluminal.core.engine.shell.words import KEPT, SPLIT, Word, is_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Nested = Callable[[str], None]
+    Builtin = Callable[[list[Word], Findings, Nested], None]
+
+_COMPUTING = frozenset(["-eq", "-ne", "-lt", "-le", "-gt", "-ge"])
+# Settings of `set` that change nothing in how a line is read.
+_SET_FLAGS = frozenset("abefhmnuvxCEHPTB")
+_SET_NAMES = frozenset(["errexit", "nounset", "pipefail", "xtrace", "verbose", "noclobber", "noglob", "allexport", "monitor", "notify"])
+_SHOPT_NAMES = frozenset(["nullglob", "globstar", "failglob", "dotglob", "inherit_errexit", "lastpipe", "nocaseglob"])
+_READ_VALUES = "adinNptu"
+
+
+def evaluate(word: Word, found: Findings) -> None:
+    """A word that is read as arithmetic or as the name of a variable."""
+    if any(char in word.text for char in "$`["):
+        found.unsure("the command line computes with text that can run commands")
+    for name in word.names:
+        found.evaluate(name)
+    for part in "".join(char if char.isalnum() or char == "_" else " " for char in word.text).split():
+        if is_name(part):
+            found.evaluate(part)
+
+
+def _eval(words: list[Word], found: Findings, nested: Nested) -> None:
+    if not all(word.literal and not word.mixed for word in words):
+        found.unsure("the command line runs a line that is not written out")
+    inner = words[2:] if len(words) > 1 and words[1].text == "--" else words[1:]
+    nested(" ".join(word.text for word in inner))
+
+
+def _trap(words: list[Word], found: Findings, nested: Nested) -> None:
+    inner = words[2:] if len(words) > 1 and words[1].text == "--" else words[1:]
+    if inner and inner[0].text not in ("-", "-p", "-l", "-P"):
+        if not inner[0].literal or inner[0].mixed:
+            found.unsure("the command line runs a line that is not written out")
+        nested(inner[0].text)
+
+
+def _opaque(words: list[Word], found: Findings, nested: Nested) -> None:
+    if len(words) > 1:
+        found.unsure(f"{words[0].text} changes what the names of programs mean")
+
+
+def _source(words: list[Word], found: Findings, nested: Nested) -> None:
+    """A file is like a program of its own. What is in this line, or comes from one, is not a file."""
+    for word in words[1:2]:
+        if not word.literal or word.text.startswith("/dev/"):
+            found.unsure("the command line runs a file that is not written out")
+
+
+def _set(words: list[Word], found: Findings, nested: Nested) -> None:
+    for place, word in enumerate(words[1:], start=1):
+        text = word.text
+        if text == "--" or (text[:1] not in ("-", "+") and word.literal):
+            return
+        if not word.literal:
+            found.unsure_if_strict("the command line sets options that are not written out")
+            return
+        named = "o" in text
+        if set(text[1:]) - _SET_FLAGS - {"o"} or (named and not _named(words[place + 1 : place + 2], _SET_NAMES)):
+            found.unsure("the command line sets an option of the shell that is not known")
+        if named:
+            return
+
+
+def _named(words: list[Word], known: frozenset[str]) -> bool:
+    return all(word.text in known for word in words)
+
+
+def _shopt(words: list[Word], found: Findings, nested: Nested) -> None:
+    if not all(word.text in _SHOPT_NAMES or word.text in ("-s", "-u", "-q", "-p") for word in words[1:]):
+        found.unsure("the command line sets an option of the shell that is not known")
+
+
+def _declare(words: list[Word], found: Findings, nested: Nested) -> None:
+    kinds: set[str] = set()
+    for word in words[1:]:
+        name, equals, value = word.text.partition("=")
+        if not equals and name[:1] in ("-", "+") and word.literal:
+            kinds |= set(name[1:])
+            continue
+        name = name.removesuffix("+")
+        if not is_name(name):
+            found.unsure("the command line sets a variable whose name is not written out")
+            continue
+        rest = Word(value)
+        rest.names = word.names
+        found.assign(name, tame=bool(equals) and rest.tame)
+        if kinds & set("aAin") and value and not rest.tame:
+            found.unsure("the command line sets a variable by a text that can run commands")
+        if SPLIT in value:
+            found.unsure_if_strict("the command line sets a variable by words that are not written out")
+
+
+def _variables(words: list[Word], found: Findings) -> None:
+    for word in words:
+        if not is_name(word.text):
+            found.unsure("the command line sets a variable whose name is not written out")
+        else:
+            found.assign(word.text)
+
+
+def _read(words: list[Word], found: Findings, nested: Nested) -> None:
+    at = 1
+    while at < len(words) and words[at].text.startswith("-") and len(words[at].text) > 1:
+        letters = words[at].text[1:]
+        takes = next((place for place, letter in enumerate(letters) if letter in _READ_VALUES), None)
+        at += 1
+        if takes is not None and takes == len(letters) - 1:
+            if letters[takes] == "a":
+                continue
+            if at < len(words) and SPLIT in words[at].text:
+                found.unsure("the command line sets a variable whose name is not written out")
+            at += 1
+    _variables(words[at:], found)
+    if at >= len(words):
+        found.assign("REPLY")
+
+
+def _unset(words: list[Word], found: Findings, nested: Nested) -> None:
+    _variables([word for word in words[1:] if word.text not in ("-f", "-v", "-n", "--")], found)
+
+
+def _getopts(words: list[Word], found: Findings, nested: Nested) -> None:
+    _variables(words[2:3], found)
+    found.assign("OPTARG")
+
+
+def _printf(words: list[Word], found: Findings, nested: Nested) -> None:
+    first = words[1].text if len(words) > 1 else ""
+    if first.startswith("-v"):
+        _variables([Word(first[2:])] if len(first) > 2 else words[2:3], found)
+    elif first.startswith(SPLIT):
+        found.unsure_if_strict("printf is given words that are not written out")
+
+
+def _mapfile(words: list[Word], found: Findings, nested: Nested) -> None:
+    for word in words[1:]:
+        if word.text.startswith("-") and not set(word.text) & set("C" + KEPT + SPLIT):
+            continue
+        if word.literal and word.text.isdigit():
+            continue
+        _variables([word], found)
+
+
+def _let(words: list[Word], found: Findings, nested: Nested) -> None:
+    for word in words[1:]:
+        evaluate(word, found)
+
+
+def _test(words: list[Word], found: Findings, nested: Nested) -> None:
+    """`-v` reads a subscript in bash; the comparisons of numbers are arithmetic in zsh."""
+    texts = {word.text for word in words}
+    if texts & {"-v", "-R"}:
+        for word in words[1:]:
+            evaluate(word, found)
+    elif texts & _COMPUTING and any(word.names for word in words):
+        found.unsure_if_strict("the command line computes with values that are not known")
+
+
+def _jobs(words: list[Word], found: Findings, nested: Nested) -> None:
+    if any(not word.literal or "x" in word.text for word in words[1:]):
+        found.unsure("jobs can run other programs")
+
+
+def _hash(words: list[Word], found: Findings, nested: Nested) -> None:
+    if any(word.text != "-r" for word in words[1:]):
+        found.unsure("hash changes what the names of programs mean")
+
+
+def _wait(words: list[Word], found: Findings, nested: Nested) -> None:
+    if any(word.text.startswith("-") for word in words[1:]):
+        found.unsure_if_strict("wait has options that are not known")
+
+
+BUILTINS: dict[str, Builtin] = {
+    "eval": _eval,
+    "trap": _trap,
+    ".": _source,
+    "source": _source,
+    "set": _set,
+    "shopt": _shopt,
+    "read": _read,
+    "unset": _unset,
+    "getopts": _getopts,
+    "printf": _printf,
+    "mapfile": _mapfile,
+    "readarray": _mapfile,
+    "let": _let,
+    "test": _test,
+    "[": _test,
+    "jobs": _jobs,
+    "hash": _hash,
+    "wait": _wait,
+    **dict.fromkeys(("declare", "typeset", "local", "export", "readonly", "integer", "float"), _declare),
+    **dict.fromkeys(
+        ["alias", "autoload", "bind", "bindkey", "compgen", "complete", "compopt", "coproc", "emulate", "enable", "fc", "functions", "options", "rehash", "sched", "setopt", "unsetopt", "vared", "zcompile", "zle", "zmodload", "zstyle"],
+        _opaque,
+    ),
+}

@@ -1,0 +1,83 @@
+"""What is known of a line: the programs it names, in order, and what is not certain about it.
+
+There are two kinds of doubt. `doubt`: a program may run that is not listed, so nobody can say that a denied one does not.
+`strict_doubt`: all names are listed, but an allow cannot rely on them: another file may run under a listed name (`PATH`,
+`LD_PRELOAD`), or shells that bash and zsh users do not have (dash) read the line otherwise.
+
+Variables are followed for one reason: bash and zsh evaluate the value of a variable that is used in arithmetic, and a
+value such as `a[$(rm x)]` runs a program. A variable is tame if all that this line assigns to it are whole numbers.
+"""
+
+from __future__ import annotations
+
+# A line of a person has a few hundred characters; a script in one argument some thousands.
+MAX_CHARS = 65_536
+MAX_COMMANDS = 1_000
+# Groups, substitutions and quotes within each other, of all nested lines together; a
+# substitution in quotes takes four. Bounds the recursion.
+MAX_NESTING = 64
+# `sh -c`, `eval`, `trap`: lines within lines.
+MAX_LINES_DEEP = 3
+
+# A redirection writes without any program: it counts as one of this name.
+WRITES = ">"
+
+# Variables whose value the shell itself runs or expands, sooner or later.
+_CODE = frozenset(
+    ["BASH_ENV", "ENV", "PS0", "PS1", "PS2", "PS3", "PS4", "PROMPT", "PROMPT2", "PROMPT3", "PROMPT4", "RPROMPT", "RPS1", "PROMPT_COMMAND", "SHELLOPTS", "BASHOPTS", "NULLCMD", "READNULLCMD", "BASH_ALIASES", "BASH_CMDS", "aliases", "galiases", "saliases", "functions", "commands", "builtins", "options", "precmd_functions", "preexec_functions", "chpwd_functions", "periodic_functions", "zshexit_functions"]
+)
+# Variables that decide which file runs under a name, or what is loaded into it.
+_STEERING = frozenset(
+    ["PATH", "path", "FPATH", "fpath", "MODULE_PATH", "module_path", "ZDOTDIR", "HOME", "IFS", "CDPATH", "BASH_LOADABLES_PATH", "GCONV_PATH", "LOCPATH", "GLIBC_TUNABLES", "POSIXLY_CORRECT"]
+)
+_STEERING_PREFIXES = ("LD_", "DYLD_", "_RLD")
+_CODE_PREFIXES = ("BASH_FUNC_",)
+# Parameters that are whole numbers by nature.
+_NUMBERS = frozenset("#?$!")
+
+
+class Stop(Exception):
+    """The rest of a line cannot be split; what was found before it stays found."""
+
+
+class Findings:
+    __slots__ = ("_assigned", "_commands", "_evaluated", "doubt", "programs", "split", "strict_doubt")
+
+    def __init__(self) -> None:
+        self.programs: dict[str, None] = {}  # as written, in order
+        self.doubt = ""
+        self.strict_doubt = ""
+        self.split = True  # False: the line is not one that a shell takes, or too large
+        self._commands = 0
+        self._assigned: dict[str, bool] = {}
+        self._evaluated: set[str] = set()
+
+    def add(self, program: str) -> None:
+        self._commands += 1
+        if self._commands > MAX_COMMANDS:
+            raise Stop(f"the command line has more than {MAX_COMMANDS:,} commands")
+        self.programs[program] = None
+
+    def unsure(self, why: str) -> None:
+        self.doubt = self.doubt or why
+
+    def unsure_if_strict(self, why: str) -> None:
+        self.strict_doubt = self.strict_doubt or why
+
+    def assign(self, name: str, *, tame: bool = False) -> None:
+        self._assigned[name] = tame and self._assigned.get(name, True)
+        if name in _CODE or name.startswith(_CODE_PREFIXES):
+            self.unsure(f"the command line sets {name}, which a shell runs")
+        elif name in _STEERING or name.startswith(_STEERING_PREFIXES):
+            self.unsure_if_strict(f"the command line sets {name}, which changes what runs")
+
+    def evaluate(self, name: str) -> None:
+        """The value of this parameter is read as arithmetic, or as the name of another one. Empty: any output."""
+        self._evaluated.add(name)
+
+    def finish(self) -> None:
+        for name in sorted(self._evaluated - _NUMBERS):
+            if name not in self._assigned and name[:1].isalpha():
+                self.unsure_if_strict(f"the command line computes with {name}, whose value is not known")
+            elif not self._assigned.get(name):
+                self.unsure("the command line computes with a value that is not known, which can run commands")
