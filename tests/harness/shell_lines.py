@@ -167,25 +167,31 @@ class Grammar:
         return self._list(depth - 2).replace("'", '"')
 
     def _simple(self, depth: int) -> str:
-        line = "".join(self._one("", "", "", "X=1 ", "X=$(ls) ", "Y='a b' ", "> f ", "2>&1 ", "X= ", "<f "))
-        line += self._one("", "", "", "", self._wrapper(), self._wrapper()) + self._program()
+        line = "" if self._pick(4) else self._one("X=1 ", "X=$(ls) ", "Y='a b' ", "> f ", "2>&1 ", "X= ", "<f ")
+        line += ("" if self._pick(4) else self._wrapper()) + self._program()
         for _ in range(self._pick(3)):
             line += " " + self._argument(depth)
-        return line + self._one("", "", "", "", " # rm", " #", " > f", " 2>/dev/null".replace("/dev/null", "&1"), self._document())
+        return line + ("" if self._pick(4) else self._one(" # rm", " #", " > f", " 2>&1", " >&2", self._document()))
 
     def _wrapper(self) -> str:
         return self._one(
-            "env ", "env X=1 ", "env -i PATH=$PATH ", "nice ", "nice -n 5 ", "timeout 5 ", "timeout -k 1 5 ", "nohup ",
+            "env ", "env X=1 ", 'env -i PATH="$PATH" ', "nice ", "nice -n 5 ", "timeout 5 ", "timeout -k 1 5 ", "nohup ",
             "command ", "exec ", "builtin ", "stdbuf -o0 ", "xargs ", "xargs -n 1 ", "xargs -I{} ", "find . -exec ",
-            "env -u X nice ", "time ", "command -v ", "env -S ", "eval ", "X=1 ", "then ", "! ",
+            "env -u X nice ", "time ", "command -v ", "env -S ", "eval ", "X=1 ",
         )  # fmt: skip
 
     def _program(self) -> str:
         name = PROGRAMS[self._pick(len(PROGRAMS))]
+        if self._pick(4):
+            return name
+        if self._pick(12):
+            return self._one(
+                f"\\{name}", f'"{name}"', f"'{name}'", f"{name[0]}''{name[1:]}", f"$'{name}'", f'{name[0]}"{name[1:]}"',
+                f"{name[0]}\\\n{name[1:]}", f'$"{name}"',
+            )  # fmt: skip
         return self._one(
-            name, name, name, name, f"\\{name}", f'"{name}"', f"'{name}'", f"{name[0]}''{name[1:]}", f"$'{name}'",
-            f'{name[0]}"{name[1:]}"', f"{name[0]}\\\n{name[1:]}", f"$(echo {name})", f"`echo {name}`", "$x", f"{{{name},a}}",
-            f"r?", f"~{name}", f"$EMPTY {name}", f'"$(echo {name})"', f'$"{name}"', f"${{x:-{name}}}",
+            f"$(echo {name})", f"`echo {name}`", "$x", f"{{{name},a}}", "r?", f"~{name}", f"$EMPTY {name}",
+            f'"$(echo {name})"', f"${{x:-{name}}}", f"={name}",
         )  # fmt: skip
 
     def _argument(self, depth: int) -> str:

@@ -377,7 +377,8 @@ class Line:
             words.at += 2 if char == "&" else 1
         if any(operand.text in _COMPUTING for operand in operands):
             for operand in operands:
-                evaluate(operand, self._found)
+                if operand.text not in _COMPUTING:
+                    evaluate(operand, self._found)
 
     def _function(self) -> None:
         self._blanks()
@@ -398,8 +399,21 @@ class Line:
     # Simple commands.
 
     def _simple(self) -> None:
-        words, found = self._words, self._found
         argv: list[Word] = []
+        try:
+            bare = self._gather(argv)
+        except Stop:
+            if argv:  # what is denied must be seen, whatever follows it
+                self._run(argv)
+            raise
+        if argv:
+            self._run(argv)
+        elif bare:
+            raise Stop("the command line has no command where it needs one")
+
+    def _gather(self, argv: list[Word]) -> bool:
+        """The words of a simple command. True: there is neither an assignment nor a redirection either."""
+        words, found = self._words, self._found
         assigned = redirected = both = False
         while True:
             char = self._blanks()
@@ -410,10 +424,10 @@ class Line:
             if not char or char in "\n;|&)":
                 break
             if char == "(":
-                if len(argv) == 1 and not assigned and not redirected:
-                    self._defined(argv[0])
-                    return
-                raise Stop("the command line has ( where a word belongs")
+                if len(argv) != 1 or assigned or redirected:
+                    raise Stop("the command line has ( where a word belongs")
+                self._defined(argv.pop())
+                return False
             word = words.word()
             if word is None:
                 raise Stop(f"the command line has {char} where a word belongs")
@@ -427,12 +441,9 @@ class Line:
             if words.peek() in ("<", ">") and word.head[:1] == "{":
                 found.unsure_if_strict("the command line puts a descriptor into a variable")
             argv.append(word)
-        if argv:
-            self._run(argv)
-        elif redirected:
+        if redirected and not argv:
             found.unsure_if_strict("the command line has a redirection without a command, which zsh gives to a program")
-        elif not assigned:
-            raise Stop("the command line has no command where it needs one")
+        return not assigned and not redirected
 
     def _run(self, argv: list[Word]) -> None:
         first = argv[0]

@@ -127,7 +127,7 @@ def _replaced(word: Word, mark: str) -> Word:
 
 
 def _shell(name: str, words: list[Word], found: Findings, nested: Nested) -> None:
-    """`sh -c LINE`; a file or its input are not seen."""
+    """`sh -c LINE`, or a file, which is a program of its own; what a shell reads from its input is not seen."""
     at, chosen = 1, set[str]()
     while at < len(words):
         word = words[at]
@@ -165,8 +165,11 @@ def _shell_input(name: str, words: list[Word], at: int, chosen: set[str], found:
         return
     if at >= len(words) or "s" in chosen or words[at].text.startswith("/dev/"):
         found.unsure(f"{name} reads commands from its input")
-    else:
-        found.unsure_if_strict(f"{name} runs a file")
+        return
+    # Without a directory it is looked for here, and then like a program.
+    found.add(words[at].text)
+    if "/" not in words[at].text:
+        found.unsure_if_strict(f"{name} runs a file that may be found in several places")
 
 
 def _find(words: list[Word], found: Findings, nested: Nested) -> None:
