@@ -691,6 +691,6 @@ def test_the_table_is_large_and_has_no_row_twice() -> None:
     assert len(lines) == len(set(lines))
 
 
-@pytest.mark.parametrize(("line", "line"), ROWS)
+@pytest.mark.parametrize(("line", "told"), ROWS)
 def test_a_line_runs_these_programs(line: str, told: str) -> None:
     assert as_told(line) == told.strip()
