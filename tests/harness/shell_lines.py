@@ -19,7 +19,7 @@ from pathlib import Path
 
 PROGRAMS = ("rm", "curl", "git", "ls")
 # Run the program that they are given: the real ones, found beside the stubs.
-WRAPPERS = ("env", "nice", "timeout", "nohup", "xargs", "find", "stdbuf", "setsid", "sh", "bash")
+WRAPPERS = ("env", "nice", "timeout", "nohup", "xargs", "find", "stdbuf", "sh", "bash")
 SHELLS = ("bash", "dash", "zsh")
 NOBODY = 65534
 GENEROUS_S = 10
@@ -30,33 +30,32 @@ Pick = Callable[[int], int]  # a number below the one that is given
 class Sandbox:
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.log = root / "ran"
-        self.stubs = root / "stubs"
-        self.stubs.mkdir()
-        stub = root / "stub"
-        stub.write_text(f'#!/bin/sh\necho "${{0##*/}}" >> {self.log}\n')
-        stub.chmod(0o755)
-        for name in PROGRAMS:
-            (self.stubs / name).symlink_to(stub)
-        for name in WRAPPERS:
-            found = shutil.which(name)
-            if found and name != "setsid":  # it would leave the process group
-                (self.stubs / name).symlink_to(found)
-        self.work = root / "a" / "b" / "c" / "d"
+        self.runs = 0
+        self.stub = root / "stub"
+        self.stub.write_text('#!/bin/sh\necho "${0##*/}" >> "${0%/*}/../ran"\n')
+        self.stub.chmod(0o755)
+        self.links = {name: shutil.which(name) for name in WRAPPERS} | dict.fromkeys(PROGRAMS, str(self.stub))
 
     def ran(self, shell: str, line: str) -> set[str]:
         """The names of the stubs that this shell really ran."""
-        self.log.unlink(missing_ok=True)
-        self.log.touch()
-        self.log.chmod(0o666)
-        shutil.rmtree(self.root / "a", ignore_errors=True)
-        self.work.mkdir(parents=True)
-        self.work.chmod(0o777)
+        # Of its own: what outlives a run must not be taken for a part of the next one.
+        self.runs += 1
+        home = self.root / str(self.runs)
+        work = home / "a" / "b" / "c" / "d"
+        work.mkdir(parents=True)
+        stubs, log = home / "stubs", home / "ran"
+        stubs.mkdir()
+        for name, path in self.links.items():
+            if path:
+                (stubs / name).symlink_to(path)
+        log.touch()
+        for path in (work, log):
+            path.chmod(0o777)
         options = ["-f"] if shell == "zsh" else []
         process = subprocess.Popen(
             [str(shutil.which(shell)), *options, "-c", line],
-            cwd=self.work,
-            env={"PATH": str(self.stubs), "HOME": str(self.work)},
+            cwd=work,
+            env={"PATH": str(stubs), "HOME": str(work)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -68,7 +67,9 @@ class Sandbox:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        return set(self.log.read_text().split())
+        ran = set(log.read_text().split())
+        shutil.rmtree(home, ignore_errors=True)
+        return ran
 
 
 def _confine() -> None:

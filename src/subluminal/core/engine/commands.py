@@ -24,7 +24,16 @@ if TYPE_CHECKING:
 MAX_ELEMENTS = 1_000
 # Where a program of a given name is the one that everybody means by it.
 _SYSTEM_DIRECTORIES = frozenset(
-    ["/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/opt/homebrew/bin", "/run/current-system/sw/bin"]
+    [
+        "/bin",
+        "/sbin",
+        "/usr/bin",
+        "/usr/sbin",
+        "/usr/local/bin",
+        "/usr/local/sbin",
+        "/opt/homebrew/bin",
+        "/run/current-system/sw/bin",
+    ]
 )
 _MOST_SHOWN = 12
 

@@ -6,7 +6,7 @@ Each takes the words with its own name first. What is not here runs nothing but 
 from __future__ import annotations
 
 from subluminal.core.engine.shell.findings import Findings
-from subluminal.core.engine.shell.words import KEPT, SPLIT, Word, is_name
+from subluminal.core.engine.shell.words import KEPT, SPLIT, Word, is_name, names_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,11 +15,15 @@ if TYPE_CHECKING:
     Nested = Callable[[str], None]
     Builtin = Callable[[list[Word], Findings, Nested], None]
 
-_COMPUTING = frozenset(["-eq", "-ne", "-lt", "-le", "-gt", "-ge"])
 # Settings of `set` that change nothing in how a line is read.
 _SET_FLAGS = frozenset("abefhmnuvxCEHPTB")
-_SET_NAMES = frozenset(["errexit", "nounset", "pipefail", "xtrace", "verbose", "noclobber", "noglob", "allexport", "monitor", "notify"])
+_SET_NAMES = frozenset(
+    ["errexit", "nounset", "pipefail", "xtrace", "verbose", "noclobber", "noglob", "allexport", "monitor", "notify"]
+)
 _SHOPT_NAMES = frozenset(["nullglob", "globstar", "failglob", "dotglob", "inherit_errexit", "lastpipe", "nocaseglob"])
+_BINARY = frozenset(["=", "==", "!=", "<", ">", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-nt", "-ot", "-ef"])
+# Between the % and the letter of a conversion.
+_CONVERSION_FLAGS = "-+ #0123456789.'"
 _READ_VALUES = "adinNptu"
 
 
@@ -29,9 +33,13 @@ def evaluate(word: Word, found: Findings) -> None:
         found.unsure("the command line computes with text that can run commands")
     for name in word.names:
         found.evaluate(name)
-    for part in "".join(char if char.isalnum() or char == "_" else " " for char in word.text).split():
-        if is_name(part):
-            found.evaluate(part)
+    for name in names_in(word.text):
+        found.evaluate(name)
+
+
+def evaluate_names(word: Word, found: Findings) -> None:
+    for name in word.names:
+        found.evaluate(name)
 
 
 def _eval(words: list[Word], found: Findings, nested: Nested) -> None:
@@ -86,7 +94,7 @@ def _shopt(words: list[Word], found: Findings, nested: Nested) -> None:
 
 
 def _declare(words: list[Word], found: Findings, nested: Nested) -> None:
-    kinds: set[str] = set()
+    kinds: set[str] = {"i"} if words[0].text in ("integer", "float") else set()
     for word in words[1:]:
         name, equals, value = word.text.partition("=")
         if not equals and name[:1] in ("-", "+") and word.literal:
@@ -98,9 +106,15 @@ def _declare(words: list[Word], found: Findings, nested: Nested) -> None:
             continue
         rest = Word(value)
         rest.names = word.names
-        found.assign(name, tame=bool(equals) and rest.tame)
-        if kinds & set("aAin") and value and not rest.tame:
-            found.unsure("the command line sets a variable by a text that can run commands")
+        if kinds & set("iEF"):
+            found.evaluate(name)  # and so is all that is assigned to it later
+        if not equals:
+            continue
+        found.assign(name, tame=rest.tame)
+        if not rest.tame:
+            found.declare(name)
+            if kinds & set("aAn"):
+                found.unsure("the command line sets a variable by a text that can run commands")
         if SPLIT in value:
             found.unsure_if_strict("the command line sets a variable by words that are not written out")
 
@@ -122,8 +136,8 @@ def _read(words: list[Word], found: Findings, nested: Nested) -> None:
         if takes is not None and takes == len(letters) - 1:
             if letters[takes] == "a":
                 continue
-            if at < len(words) and SPLIT in words[at].text:
-                found.unsure("the command line sets a variable whose name is not written out")
+            for word in words[at : at + 1]:
+                evaluate_names(word, found)
             at += 1
     _variables(words[at:], found)
     if at >= len(words):
@@ -140,11 +154,24 @@ def _getopts(words: list[Word], found: Findings, nested: Nested) -> None:
 
 
 def _printf(words: list[Word], found: Findings, nested: Nested) -> None:
+    """`-v` names a variable; zsh evaluates what it prints as a number."""
     first = words[1].text if len(words) > 1 else ""
     if first.startswith("-v"):
         _variables([Word(first[2:])] if len(first) > 2 else words[2:3], found)
-    elif first.startswith(SPLIT):
-        found.unsure_if_strict("printf is given words that are not written out")
+    formats = [word for word in words[1:3] if not word.text.startswith("-")][:1]
+    plain = all(word.literal and _prints_text(word.text) for word in formats)
+    for word in words[1:] if not plain else ():
+        evaluate_names(word, found)
+
+
+def _prints_text(text: str) -> bool:
+    """All conversions of the format are of text."""
+    return all(part.lstrip(_CONVERSION_FLAGS)[:1] in ("s", "b", "q") for part in text.split("%")[1:])
+
+
+def _numbers(words: list[Word], found: Findings, nested: Nested) -> None:
+    for word in words[1:]:
+        evaluate(word, found)
 
 
 def _mapfile(words: list[Word], found: Findings, nested: Nested) -> None:
@@ -156,19 +183,24 @@ def _mapfile(words: list[Word], found: Findings, nested: Nested) -> None:
         _variables([word], found)
 
 
-def _let(words: list[Word], found: Findings, nested: Nested) -> None:
-    for word in words[1:]:
-        evaluate(word, found)
-
-
 def _test(words: list[Word], found: Findings, nested: Nested) -> None:
-    """`-v` reads a subscript in bash; the comparisons of numbers are arithmetic in zsh."""
-    texts = {word.text for word in words}
-    if texts & {"-v", "-R"}:
-        for word in words[1:]:
+    """`-v` reads a subscript in bash, and may itself come from a variable."""
+    operands = words[1:-1] if words[0].text == "[" else words[1:]
+    reads = any(word.text in ("-v", "-R") for word in operands)
+    for at, word in enumerate(operands):
+        if reads:
             evaluate(word, found)
-    elif texts & _COMPUTING and any(word.names for word in words):
-        found.unsure_if_strict("the command line computes with values that are not known")
+        elif SPLIT in word.text or (word.text.startswith(KEPT) and not _is_operand(operands, at)):
+            evaluate_names(word, found)
+            for name in operands[at + 1].names if at + 1 < len(operands) else ():
+                found.evaluate(name)
+
+
+def _is_operand(operands: list[Word], at: int) -> bool:
+    """Beside an operator, or alone, a word cannot be an operator itself."""
+    before = operands[at - 1].text if at else ""
+    after = operands[at + 1].text if at + 1 < len(operands) else ""
+    return len(operands) == 1 or after in _BINARY or before in _BINARY or (before[:1] == "-" and before[1:].isalpha())
 
 
 def _jobs(words: list[Word], found: Findings, nested: Nested) -> None:
@@ -199,7 +231,8 @@ BUILTINS: dict[str, Builtin] = {
     "printf": _printf,
     "mapfile": _mapfile,
     "readarray": _mapfile,
-    "let": _let,
+    **dict.fromkeys(("let", "exit", "return", "break", "continue", "shift", "logout", "bye"), _numbers),
+    "print": _printf,
     "test": _test,
     "[": _test,
     "jobs": _jobs,
@@ -207,7 +240,30 @@ BUILTINS: dict[str, Builtin] = {
     "wait": _wait,
     **dict.fromkeys(("declare", "typeset", "local", "export", "readonly", "integer", "float"), _declare),
     **dict.fromkeys(
-        ["alias", "autoload", "bind", "bindkey", "compgen", "complete", "compopt", "coproc", "emulate", "enable", "fc", "functions", "options", "rehash", "sched", "setopt", "unsetopt", "vared", "zcompile", "zle", "zmodload", "zstyle"],
+        [
+            "alias",
+            "autoload",
+            "bind",
+            "bindkey",
+            "compgen",
+            "complete",
+            "compopt",
+            "coproc",
+            "emulate",
+            "enable",
+            "fc",
+            "functions",
+            "options",
+            "rehash",
+            "sched",
+            "setopt",
+            "unsetopt",
+            "vared",
+            "zcompile",
+            "zle",
+            "zmodload",
+            "zstyle",
+        ],
         _opaque,
     ),
 }

@@ -24,11 +24,65 @@ WRITES = ">"
 
 # Variables whose value the shell itself runs or expands, sooner or later.
 _CODE = frozenset(
-    ["BASH_ENV", "ENV", "PS0", "PS1", "PS2", "PS3", "PS4", "PROMPT", "PROMPT2", "PROMPT3", "PROMPT4", "RPROMPT", "RPS1", "PROMPT_COMMAND", "SHELLOPTS", "BASHOPTS", "NULLCMD", "READNULLCMD", "BASH_ALIASES", "BASH_CMDS", "aliases", "galiases", "saliases", "functions", "commands", "builtins", "options", "precmd_functions", "preexec_functions", "chpwd_functions", "periodic_functions", "zshexit_functions"]
+    [
+        "BASH_ENV",
+        "ENV",
+        "PS0",
+        "PS1",
+        "PS2",
+        "PS3",
+        "PS4",
+        "PROMPT",
+        "PROMPT2",
+        "PROMPT3",
+        "PROMPT4",
+        "RPROMPT",
+        "RPS1",
+        "PROMPT_COMMAND",
+        "SHELLOPTS",
+        "BASHOPTS",
+        "NULLCMD",
+        "READNULLCMD",
+        "BASH_ALIASES",
+        "BASH_CMDS",
+        "aliases",
+        "galiases",
+        "saliases",
+        "functions",
+        "commands",
+        "builtins",
+        "options",
+        "precmd_functions",
+        "preexec_functions",
+        "chpwd_functions",
+        "periodic_functions",
+        "zshexit_functions",
+    ]
 )
 # Variables that decide which file runs under a name, or what is loaded into it.
 _STEERING = frozenset(
-    ["PATH", "path", "FPATH", "fpath", "MODULE_PATH", "module_path", "ZDOTDIR", "HOME", "IFS", "CDPATH", "BASH_LOADABLES_PATH", "GCONV_PATH", "LOCPATH", "GLIBC_TUNABLES", "POSIXLY_CORRECT"]
+    [
+        "PATH",
+        "path",
+        "FPATH",
+        "fpath",
+        "MODULE_PATH",
+        "module_path",
+        "ZDOTDIR",
+        "HOME",
+        "IFS",
+        "CDPATH",
+        "BASH_LOADABLES_PATH",
+        "GCONV_PATH",
+        "LOCPATH",
+        "GLIBC_TUNABLES",
+        "POSIXLY_CORRECT",
+    ]
+)
+# Variables that shells take a number for: what is assigned to them is evaluated.
+_INTEGERS = frozenset(
+    "RANDOM SRANDOM SECONDS OPTIND TMOUT LINENO HISTCMD HISTSIZE SAVEHIST COLUMNS LINES SHLVL BASHPID EPOCHSECONDS "
+    "DIRSTACKSIZE KEYTIMEOUT LISTMAX MAILCHECK FUNCNEST UID EUID GID EGID ERRNO TTYIDLE BAUD status".split()
 )
 _STEERING_PREFIXES = ("LD_", "DYLD_", "_RLD")
 _CODE_PREFIXES = ("BASH_FUNC_",)
@@ -41,7 +95,17 @@ class Stop(Exception):
 
 
 class Findings:
-    __slots__ = ("_assigned", "_commands", "_evaluated", "doubt", "programs", "split", "strict_doubt")
+    __slots__ = (
+        "_assigned",
+        "_commands",
+        "_declared",
+        "_evaluated",
+        "_lists",
+        "doubt",
+        "programs",
+        "split",
+        "strict_doubt",
+    )
 
     def __init__(self) -> None:
         self.programs: dict[str, None] = {}  # as written, in order
@@ -51,6 +115,8 @@ class Findings:
         self._commands = 0
         self._assigned: dict[str, bool] = {}
         self._evaluated: set[str] = set()
+        self._lists: set[str] = set()
+        self._declared: set[str] = set()
 
     def add(self, program: str) -> None:
         self._commands += 1
@@ -66,16 +132,28 @@ class Findings:
 
     def assign(self, name: str, *, tame: bool = False) -> None:
         self._assigned[name] = tame and self._assigned.get(name, True)
+        if name in _INTEGERS and not tame:
+            self.unsure(f"the command line sets {name} to a value that is not a plain number, which can run commands")
         if name in _CODE or name.startswith(_CODE_PREFIXES):
             self.unsure(f"the command line sets {name}, which a shell runs")
         elif name in _STEERING or name.startswith(_STEERING_PREFIXES):
             self.unsure_if_strict(f"the command line sets {name}, which changes what runs")
+
+    def assign_list(self, name: str) -> None:
+        self.assign(name)
+        self._lists.add(name)
+
+    def declare(self, name: str) -> None:
+        """A text is given to this variable by `declare`: for one that is a list, bash expands it."""
+        self._declared.add(name)
 
     def evaluate(self, name: str) -> None:
         """The value of this parameter is read as arithmetic, or as the name of another one. Empty: any output."""
         self._evaluated.add(name)
 
     def finish(self) -> None:
+        if self._declared & self._lists:
+            self.unsure("the command line sets a list by a text, which can run commands")
         for name in sorted(self._evaluated - _NUMBERS):
             if name not in self._assigned and name[:1].isalpha():
                 self.unsure_if_strict(f"the command line computes with {name}, whose value is not known")

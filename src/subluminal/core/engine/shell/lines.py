@@ -12,7 +12,30 @@ from subluminal.core.engine.shell.programs import run
 from subluminal.core.engine.shell.words import BLANKS, KEPT, META, SPLIT, Word, Words, is_name
 
 _RESERVED = frozenset(
-    ["!", "{", "}", "[[", "]]", "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if", "in", "select", "then", "time", "until", "while"]
+    [
+        "!",
+        "{",
+        "}",
+        "[[",
+        "]]",
+        "case",
+        "coproc",
+        "do",
+        "done",
+        "elif",
+        "else",
+        "esac",
+        "fi",
+        "for",
+        "function",
+        "if",
+        "in",
+        "select",
+        "then",
+        "time",
+        "until",
+        "while",
+    ]
 )
 # Words that zsh alone takes for more than the name of a program.
 _ZSH_RESERVED = frozenset(["repeat", "foreach", "end", "nocorrect", "noglob", "always", "-"])
@@ -382,8 +405,9 @@ class Line:
 
     def _function(self) -> None:
         self._blanks()
-        if self._words.word() is None:
-            raise Stop("the command line has a function without a name")
+        name = self._words.word()
+        if name is None or not name.bare or not name.literal or name.text in _RESERVED:
+            raise Stop("the command line has a function that shells read in different ways")
         if self._blanks() == "(":
             self._words.at += 1
             if self._blanks() != ")":
@@ -436,6 +460,9 @@ class Line:
                 continue
             if argv and argv[0].text in _DECLARING and words.peek() == "(" and word.bare and word.text.endswith("="):
                 self._array()
+                found.assign_list(word.text[:-1])
+            if word.bare and word.text.count("}") > word.text.count("{"):
+                found.unsure("the command line has } among words, which some shells take for the end of a group")
             if both:
                 found.unsure_if_strict("the command line has words behind &>, which not every shell knows")
             if words.peek() in ("<", ">") and word.head[:1] == "{":
@@ -495,7 +522,7 @@ class Line:
             if value.text:
                 raise Stop("the command line has ( where a word belongs")
             self._array()
-            self._found.assign(name)
+            self._found.assign_list(name)
         return True
 
     def _array(self) -> None:
@@ -565,16 +592,19 @@ def _harmless(operator: str, target: Word) -> bool:
     """Writes to nothing, or to a descriptor that is open already."""
     if not target.literal:
         return False
-    if operator == ">&" and (target.text == "-" or target.text.removesuffix("-").isdigit()):
+    if operator == ">&" and (target.text == "-" or _is_number(target.text.removesuffix("-"))):
         return True
-    return target.text in _HARMLESS_TARGETS or (
-        target.text.startswith("/dev/fd/") and target.text[len("/dev/fd/") :].isdigit()
-    )
+    directory, _, name = target.text.rpartition("/")
+    return target.text in _HARMLESS_TARGETS or (directory == "/dev/fd" and _is_number(name))
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
 
 
 def _is_range(word: Word) -> bool:
     first, dots, last = word.text.removeprefix("{").removesuffix("}").partition("..")
-    return word.bare and word.head.startswith("{") and bool(dots) and first.isdigit() and last.isdigit()
+    return word.bare and word.head.startswith("{") and bool(dots) and _is_number(first) and _is_number(last)
 
 
 def _is_numeric_glob(text: str, at: int) -> bool:

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 class Options:
     """`flags` and `values`: letters without and with a value; `long`, `long_values` likewise. `attached`: a value only
-    if it stands in the same word. `operands` stand between the options and the command."""
+    if it stands in the same word. `operands` stand between the options and the command; no option is read behind one of `last`."""
 
-    __slots__ = ("assignments", "attached", "flags", "long", "long_values", "operands", "values")
+    __slots__ = ("assignments", "attached", "flags", "last", "long", "long_values", "operands", "values")
 
     def __init__(
         self,
@@ -28,6 +28,7 @@ class Options:
         *,
         attached: str = "",
         operands: int = 0,
+        last: tuple[str, ...] = (),
         assignments: bool = False,
     ) -> None:
         self.flags = flags
@@ -36,11 +37,19 @@ class Options:
         self.long_values = frozenset(long_values.split())
         self.attached = attached
         self.operands = operands
+        self.last = last
         self.assignments = assignments
 
 
 WRAPPERS = {
-    "env": Options("iv0", "uCS", "ignore-environment null debug", "unset chdir split-string", assignments=True),
+    "env": Options(
+        "iv0",
+        "uCS",
+        "ignore-environment null debug",
+        "unset chdir split-string",
+        last=("S", "split-string"),
+        assignments=True,
+    ),
     "sudo": Options(
         "ABbEHKkNnPSv",
         "CDgpRrTtUu",
@@ -71,7 +80,73 @@ WRAPPERS = {
 }
 # Programs that run others in ways that are not read here.
 LAUNCHERS = frozenset(
-    ["arch", "at", "batch", "bwrap", "caffeinate", "chpst", "chroot", "chrt", "cpulimit", "dbus-run-session", "dumb-init", "eatmydata", "entr", "expect", "fakeroot", "faketime", "firejail", "flock", "gosu", "gtimeout", "linux32", "linux64", "ltrace", "machinectl", "numactl", "nsenter", "parallel", "perf", "pkexec", "prlimit", "proot", "proxychains", "proxychains4", "rlwrap", "run-parts", "runuser", "screen", "script", "setarch", "setpriv", "sg", "softlimit", "start-stop-daemon", "strace", "su", "su-exec", "systemd-run", "taskset", "tini", "tmux", "torify", "torsocks", "trickle", "unbuffer", "unshare", "valgrind", "watch", "xvfb-run"]
+    [
+        "arch",
+        "csh",
+        "elvish",
+        "fish",
+        "nu",
+        "pwsh",
+        "tcsh",
+        "xonsh",
+        "at",
+        "batch",
+        "bwrap",
+        "caffeinate",
+        "chpst",
+        "chroot",
+        "chrt",
+        "cpulimit",
+        "dbus-run-session",
+        "dumb-init",
+        "eatmydata",
+        "entr",
+        "expect",
+        "fakeroot",
+        "faketime",
+        "firejail",
+        "flock",
+        "gosu",
+        "gtimeout",
+        "linux32",
+        "linux64",
+        "ltrace",
+        "machinectl",
+        "numactl",
+        "nsenter",
+        "parallel",
+        "perf",
+        "pkexec",
+        "prlimit",
+        "proot",
+        "proxychains",
+        "proxychains4",
+        "rlwrap",
+        "run-parts",
+        "runuser",
+        "screen",
+        "script",
+        "setarch",
+        "setpriv",
+        "sg",
+        "softlimit",
+        "start-stop-daemon",
+        "strace",
+        "su",
+        "su-exec",
+        "systemd-run",
+        "taskset",
+        "tini",
+        "tmux",
+        "torify",
+        "torsocks",
+        "trickle",
+        "unbuffer",
+        "unshare",
+        "valgrind",
+        "watch",
+        "xvfb-run",
+    ]
 )
 
 
@@ -104,8 +179,11 @@ def find_command(words: list[Word], options: Options) -> Command:
             continue
         if not text.startswith("-") or text == "-":
             break
+        if any(option in found.values for option in options.last):
+            break
         at = _long(words, at, options, found) if text.startswith("--") else _short(words, at, options, found)
-    while options.assignments and at < len(words) and "=" in _known(words[at]):
+    done = any(option in found.values for option in options.last)
+    while options.assignments and not done and at < len(words) and "=" in _known(words[at]):
         at += 1
     for _ in range(options.operands):
         if at < len(words):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from subluminal.contracts.globs import glob_test
 from subluminal.core.engine.shell.builtins import BUILTINS
 from subluminal.core.engine.shell.findings import Findings
 from subluminal.core.engine.shell.options import LAUNCHERS, WRAPPERS, Command, Unknown, find_command
@@ -16,11 +17,31 @@ if TYPE_CHECKING:
 # `sudo nice env timeout 5 ...`: nobody needs more.
 MAX_WRAPPERS = 16
 SHELLS = frozenset(["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "rbash", "rzsh"])
-_SHELL_FLAGS = frozenset("abefhiklmnprtuvxBCEHPTDsc")
-_SHELL_LONG = frozenset(["--login", "--norc", "--noprofile", "--posix", "--restricted", "--verbose", "--noediting", "--no-rcs"])
+_SHELL_FLAGS = frozenset("aefhilmnpruvxBCEHPTsc")
+_SHELL_LONG = frozenset(
+    ["--login", "--norc", "--noprofile", "--posix", "--restricted", "--verbose", "--noediting", "--no-rcs"]
+)
 # Settings by `-o` and `-O` that change nothing in how a line is read.
 _SHELL_SETTINGS = frozenset(
-    ["errexit", "nounset", "pipefail", "xtrace", "verbose", "noclobber", "noexec", "allexport", "monitor", "notify", "posix", "nullglob", "globstar", "failglob", "dotglob", "inherit_errexit", "lastpipe"]
+    [
+        "errexit",
+        "nounset",
+        "pipefail",
+        "xtrace",
+        "verbose",
+        "noclobber",
+        "noexec",
+        "allexport",
+        "monitor",
+        "notify",
+        "posix",
+        "nullglob",
+        "globstar",
+        "failglob",
+        "dotglob",
+        "inherit_errexit",
+        "lastpipe",
+    ]
 )
 _EXEC = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
 
@@ -78,6 +99,8 @@ def _inner(name: str, words: list[Word], command: Command, found: Findings) -> l
     """The words that a wrapper runs; none where it runs nothing."""
     if name == "env":
         return _env(words, command, found)
+    if name == "exec" and (command.chosen or command.values):
+        found.unsure_if_strict("exec has options that not every shell knows")
     if name == "command" and command.chosen & {"v", "V"}:
         return []
     if name == "xargs":
@@ -177,9 +200,9 @@ def _find(words: list[Word], found: Findings, nested: Nested) -> None:
     while at < len(words):
         word = words[at]
         at += 1
-        if word.text.startswith(SPLIT):
+        if SPLIT in word.text or (word.open and _may_be_exec(word.text)):
             found.unsure("find is given words that are not written out")
-        elif word.text.startswith(KEPT) or word.open:
+        elif word.text.startswith(KEPT):
             found.unsure_if_strict("find is given words that are not written out")
         if word.text not in _EXEC:
             continue
@@ -188,6 +211,13 @@ def _find(words: list[Word], found: Findings, nested: Nested) -> None:
             at += 1
         if at > began:
             run([_replaced(inner, "{}") for inner in words[began:at]], found, nested)
+
+
+def _may_be_exec(pattern: str) -> bool:
+    if "{" in pattern or "[" in pattern or KEPT in pattern:
+        return True
+    test = glob_test(pattern)
+    return any(test(action) for action in _EXEC)
 
 
 def _ends_exec(words: list[Word], at: int, began: int) -> bool:

@@ -27,6 +27,10 @@ _ESCAPES = {
     "\\": "\\", "'": "'", '"': '"', "?": "?",
 }  # fmt: skip
 _HEX_DIGITS = {"x": 2, "u": 4, "U": 8}
+# An index is short; what is longer is not looked at, so that many open brackets cost no more than their number.
+_LONGEST_SUBSCRIPT = 100
+# What may follow the name in `${name`.
+_OPERATORS = frozenset("}:-=?+#%/^,@[*!")
 # In arithmetic: what no shell takes for the end of it, or for a quote.
 _ARITHMETIC = _NAME | frozenset(" \t\n+-*/%<>=!&|^~?:,.#@")
 
@@ -55,6 +59,11 @@ class Word:
     def tame(self) -> bool:
         number = self.text.replace(KEPT, "").replace(SPLIT, "").lstrip("+-")
         return not self.names and (not number or (number.isascii() and number.isdigit()))
+
+
+def names_in(text: str) -> list[str]:
+    """What could be variables in a piece of arithmetic."""
+    return [part for part in "".join(char if char in _NAME else " " for char in text).split() if is_name(part)]
 
 
 def is_name(text: str) -> bool:
@@ -218,11 +227,15 @@ class Words:
         if char and char in _NAME_START:
             self.at += 1
             self.names.append(self._name())
+            self._zsh_subscript()
             return mark
         if char and char in _ONE_CHARACTER:
             self.at += 2
             if char not in "#?$!":
                 self.names.append(char)
+            elif char == "#" and self.peek() in _NAME_START:
+                self._name()  # zsh: the length of a variable
+            self._zsh_subscript()
             return SPLIT if char in "@*" else mark
         if char == "[":
             raise Stop("the command line has arithmetic in $[...]")
@@ -236,8 +249,20 @@ class Words:
         if char == '"':
             self.at += 1
             return self.double_quoted()
-        # zsh expands `$=name`, `$~name`, `$^name`, `$+name`, `$:`; elsewhere it is a plain dollar sign.
-        return SPLIT if char and char in "=~^+:" else "$"
+        if char and char in "=~^+:":
+            self.found.unsure("the command line has an expansion that shells read in different ways")
+        return "$"
+
+    def _zsh_subscript(self) -> None:
+        """`$name[...]` is an element to zsh, and text to others."""
+        if self.peek() != "[":
+            return
+        close = self.text.find("]", self.at, self.at + _LONGEST_SUBSCRIPT)
+        if close < 0:
+            self.found.unsure("the command line has an expansion that shells read in different ways")
+            return
+        for name in names_in(self.text[self.at : close]):
+            self.found.evaluate(name)
 
     def _name(self) -> str:
         began = self.at
@@ -339,6 +364,8 @@ class Words:
             self.at += 1
             name = char
         else:
+            raise Stop("the command line has an expansion that shells read in different ways")
+        if self.peek() not in _OPERATORS:
             raise Stop("the command line has an expansion that shells read in different ways")
         several = name in ("@", "*")
         keys = False
