@@ -80,9 +80,12 @@ class CommandOf:
         return False
 
     def _stops(self, program: str) -> bool:
+        # A line that was written on Windows ends in a carriage return.
+        program = program.strip()
         name = program.rpartition("/")[2]
+        plain = "/".join(part for at, part in enumerate(program.split("/")) if not at or part not in ("", "."))
         spellings = {name, name.lower()}
-        paths = {program, program.lower()}
+        paths = {program, plain, plain.lower()}
         return any(test(text) for test in self._names for text in spellings) or any(
             test(text) for test, _ in self._paths for text in paths
         )

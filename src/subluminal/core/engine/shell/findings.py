@@ -119,10 +119,14 @@ class Findings:
         self._declared: set[str] = set()
 
     def add(self, program: str) -> None:
+        self.count()
+        self.programs[program] = None
+
+    def count(self) -> None:
+        """A program, or what stands in the place of one: an assignment, a redirection."""
         self._commands += 1
         if self._commands > MAX_COMMANDS:
             raise Stop(f"the command line has more than {MAX_COMMANDS:,} commands")
-        self.programs[program] = None
 
     def unsure(self, why: str) -> None:
         self.doubt = self.doubt or why
@@ -131,6 +135,7 @@ class Findings:
         self.strict_doubt = self.strict_doubt or why
 
     def assign(self, name: str, *, tame: bool = False) -> None:
+        self.count()
         self._assigned[name] = tame and self._assigned.get(name, True)
         if name in _INTEGERS and not tame:
             self.unsure(f"the command line sets {name} to a value that is not a plain number, which can run commands")

@@ -559,6 +559,7 @@ class Line:
         words, found = self._words, self._found
         while words.peek().isdigit():
             words.at += 1
+        found.count()
         operator = next(op for op in _REDIRECTIONS if self._text.startswith(op, words.at))
         began = words.at
         words.at += len(operator)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # `sudo nice env timeout 5 ...`: nobody needs more.
 MAX_WRAPPERS = 16
+# `find -exec find -exec ...`
+MAX_FINDS = 2
 SHELLS = frozenset(["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "rbash", "rzsh"])
 _SHELL_FLAGS = frozenset("aefhilmnpruvxBCEHPTsc")
 _SHELL_LONG = frozenset(
@@ -46,7 +48,7 @@ _SHELL_SETTINGS = frozenset(
 _EXEC = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
 
 
-def run(words: list[Word], found: Findings, nested: Nested) -> None:
+def run(words: list[Word], found: Findings, nested: Nested, finds: int = 0) -> None:
     for _ in range(MAX_WRAPPERS):
         name = _program(words[0], found)
         if not name:
@@ -54,7 +56,7 @@ def run(words: list[Word], found: Findings, nested: Nested) -> None:
         if name in SHELLS:
             _shell(name, words, found, nested)
         elif name == "find":
-            _find(words, found, nested)
+            _find(words, found, nested, finds)
         elif name in BUILTINS:
             BUILTINS[name](words, found, nested)
         elif name in LAUNCHERS:
@@ -195,8 +197,11 @@ def _shell_input(name: str, words: list[Word], at: int, chosen: set[str], found:
         found.unsure_if_strict(f"{name} runs a file that may be found in several places")
 
 
-def _find(words: list[Word], found: Findings, nested: Nested) -> None:
+def _find(words: list[Word], found: Findings, nested: Nested, finds: int) -> None:
     at = 1
+    if finds >= MAX_FINDS:
+        found.unsure("the command line has find within find within find")
+        return
     while at < len(words):
         word = words[at]
         at += 1
@@ -210,7 +215,7 @@ def _find(words: list[Word], found: Findings, nested: Nested) -> None:
         while at < len(words) and not _ends_exec(words, at, began):
             at += 1
         if at > began:
-            run([_replaced(inner, "{}") for inner in words[began:at]], found, nested)
+            run([_replaced(inner, "{}") for inner in words[began:at]], found, nested, finds + 1)
 
 
 def _may_be_exec(pattern: str) -> bool:
