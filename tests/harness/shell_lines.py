@@ -96,7 +96,11 @@ def sandbox() -> Iterator[Sandbox]:
 
 
 class Grammar:
-    """Lines of every construct that the splitter knows, with the programs of `PROGRAMS`."""
+    """Lines of every construct that the splitter knows, with the programs of `PROGRAMS`.
+
+    In a template `@L` is a list of commands, `@Q` one without single quotes, and `@P` a program. Picking nothing but
+    zeros gives the shortest line.
+    """
 
     def __init__(self, pick: Pick) -> None:
         self._pick = pick
@@ -112,105 +116,133 @@ class Grammar:
             if what == 0:
                 line = line[:at] + line[at + 1 :]
             else:
-                piece = _PIECES[self._pick(len(_PIECES))]
+                piece = PIECES[self._pick(len(PIECES))]
                 line = line[:at] + piece + line[at + (what == 1) :]
         return line
 
-    def _one(self, *choices: str) -> str:
+    def _one(self, choices: tuple[str, ...]) -> str:
         return choices[self._pick(len(choices))]
+
+    def _once_in(self, times: int) -> bool:
+        return self._pick(times) == times - 1
+
+    def _filled(self, template: str, depth: int) -> str:
+        text, *parts = template.split("@")
+        for part in parts:
+            text += {"L": self._list, "Q": self._quotable, "P": self._program}[part[0]](depth) + part[1:]
+        return text
 
     def _list(self, depth: int) -> str:
         line = self._pipeline(depth)
         for _ in range(self._pick(3)):
-            line += self._one(" && ", " || ", "; ", "\n", " & ", ";", "&&", "\n\n") + self._pipeline(depth)
+            line += self._one(JOINTS) + self._pipeline(depth)
         return line
 
+    def _quotable(self, depth: int) -> str:
+        return self._list(depth - 1).replace("'", '"')
+
     def _pipeline(self, depth: int) -> str:
-        start = self._one("", "", "", "", "! ", "time ", "time -p ")
-        line = start + self._command(depth)
-        if not self._pick(5):
-            line += self._one(" | ", "|", " |& ", " |\n") + self._command(depth)
+        line = (self._one(("! ", "time ", "time -p ")) if self._once_in(8) else "") + self._command(depth)
+        if self._once_in(5):
+            line += self._one((" | ", "|", " |& ", " |\n")) + self._command(depth)
         return line
 
     def _command(self, depth: int) -> str:
-        if depth <= 0 or self._pick(3):
-            return self._simple(depth)
-        inner = self._list(depth - 1)
-        other = self._list(depth - 1)
-        return self._one(
-            f"({inner})",
-            f"{{ {inner}; }}",
-            f"if {inner}; then {other}; fi",
-            f"if {inner}\nthen {other}\nelse ls; fi",
-            f"if {inner}; then ls; elif {other}; then rm; fi",
-            f"for x in 1 b; do {inner}; done",
-            f"for x in $({other}) y\ndo {inner}\ndone",
-            f"while {inner}; do {other}; break; done",
-            f"until {inner}; do {other}; break; done",
-            f"case a in a) {inner};; *) {other};; esac",
-            f"case $x in (a|b) {inner} ;; (*)\n{other}\nesac",
-            f"f() {{ {inner}; }}; f",
-            f"g () ({inner}); g",
-            f"function h {{ {inner}; }}; h",
-            f"[[ a == a ]] && {inner}",
-            f"[[ -n $({inner}) ]]",
-            f"(({self._pick(9)}+1)) && {inner}",
-            f"{{ {inner}; }} > f 2>&1",
-            f"({inner}) < f",
-            f"cat <<E\n$({inner})\nE\n{other}",
-            f"eval '{self._quotable(depth)}'",
-            f"trap '{self._quotable(depth)}' EXIT",
-            f"sh -c '{self._quotable(depth)}'",
-            f'bash -c "{self._program()} $x; {self._program()}"',
-        )
-
-    def _quotable(self, depth: int) -> str:
-        return self._list(depth - 2).replace("'", '"')
+        if depth > 0 and self._once_in(3):
+            return self._filled(self._one(COMPOUNDS), depth - 1)
+        return self._simple(depth)
 
     def _simple(self, depth: int) -> str:
-        line = "" if self._pick(4) else self._one("X=1 ", "X=$(ls) ", "Y='a b' ", "> f ", "2>&1 ", "X= ", "<f ")
-        line += ("" if self._pick(4) else self._wrapper()) + self._program()
+        line = self._one(PREFIXES) if self._once_in(4) else ""
+        line += self._one(WRAPPINGS) if self._once_in(4) else ""
+        line += self._program(depth)
         for _ in range(self._pick(3)):
-            line += " " + self._argument(depth)
-        return line + ("" if self._pick(4) else self._one(" # rm", " #", " > f", " 2>&1", " >&2", self._document()))
+            line += " " + self._filled(self._one(ARGUMENTS), depth - 2)
+        if self._once_in(4):
+            line += self._document(depth) if self._once_in(3) else self._one(SUFFIXES)
+        return line
 
-    def _wrapper(self) -> str:
-        return self._one(
-            "env ", "env X=1 ", 'env -i PATH="$PATH" ', "nice ", "nice -n 5 ", "timeout 5 ", "timeout -k 1 5 ", "nohup ",
-            "command ", "exec ", "builtin ", "stdbuf -o0 ", "xargs ", "xargs -n 1 ", "xargs -I{} ", "find . -exec ",
-            "env -u X nice ", "time ", "command -v ", "env -S ", "eval ", "X=1 ",
-        )  # fmt: skip
-
-    def _program(self) -> str:
+    def _program(self, depth: int) -> str:
         name = PROGRAMS[self._pick(len(PROGRAMS))]
-        if self._pick(4):
+        if not self._once_in(4):
             return name
-        if self._pick(12):
-            return self._one(
-                f"\\{name}", f'"{name}"', f"'{name}'", f"{name[0]}''{name[1:]}", f"$'{name}'", f'{name[0]}"{name[1:]}"',
-                f"{name[0]}\\\n{name[1:]}", f'$"{name}"',
-            )  # fmt: skip
-        return self._one(
-            f"$(echo {name})", f"`echo {name}`", "$x", f"{{{name},a}}", "r?", f"~{name}", f"$EMPTY {name}",
-            f'"$(echo {name})"', f"${{x:-{name}}}", f"={name}",
-        )  # fmt: skip
+        spelling = self._one(NOT_WRITTEN_OUT if self._once_in(12) else SPELLINGS)
+        return spelling.format(name, name[0], name[1:])
 
-    def _argument(self, depth: int) -> str:
-        inner = self._list(depth - 2) if depth > 1 else self._program()
-        return self._one(
-            "a", "-x", "'a b'", '"a $x b"', "$x", "*", "{a,b}", "$'a\\tb'", "$'a\\'b'", "$((1 + 2))", "$((x+1))", "${x:-y}",
-            '"${x:-y z}"', "${#x}", f"$({inner})", f'"$({inner})"', f"<({inner})", f"`{self._program()}`", f'"`{self._program()}`"',
-            f"${{x:-$({inner})}}", f'"${{x:-`{self._program()}`}}"', f"$(( $({self._program()}) + 1 ))", "a\\ b", "\\;", "a=b",
-            '"a\\"b"', "'a'\"'\"'b'", "a#b", "''", '""', "<<<$(ls)", f">({inner})", "\\\n", "-c", "{}", "{} +", "+", "\\;",
-        )  # fmt: skip
-
-    def _document(self) -> str:
-        body = self._one("a", "$(curl)", "`git`", "a\\", "E", "\tE", "$x ${x:-$(rm)}", "'", '"', "$((1+1))", "\\$(rm)")
-        start, end = self._one("<<E|E", "<<'E'|E", "<<-E|\tE", '<<"E"|E', "<<\\E|E", "<<E|E ", "<< E|E").split("|")
-        return f" {start}\n{body}\n{end}\n{self._program()}"
+    def _document(self, depth: int) -> str:
+        start, end = self._one(DOCUMENTS).split("|")
+        return f" {start}\n{self._one(BODIES)}\n{end}\n{self._program(depth)}"
 
 
-_PIECES = (
+JOINTS = (" && ", " || ", "; ", "\n", " & ", ";", "&&", "\n\n", "&")
+COMPOUNDS = (
+    "(@L)", "{ @L; }", "if @L; then @L; fi", "if @L\nthen @L\nelse ls; fi", "if @L; then ls; elif @L; then rm; fi",
+    "for x in 1 b; do @L; done", "for x in $(@L) y\ndo @L\ndone", "while @L; do @L; break; done",
+    "until @L; do @L; break; done", "case a in a) @L;; *) @L;; esac", "case $x in (a|b) @L ;; (*)\n@L\nesac",
+    "f() { @L; }; f", "g () (@L); g", "function h { @L; }; h", "[[ a == a ]] && @L", "[[ -n $(@L) ]]", "((1+1)) && @L",
+    "{ @L; } > f 2>&1", "(@L) < f", "cat <<E\n$(@L)\nE\n@L", "eval '@Q'", "trap '@Q' EXIT", "sh -c '@Q'",
+    'bash -c "@P $x; @P"', "x=1; y=$((x + 1)); @L", "(( x = 2 )); @L", "for ((i=0;i<2;i++)); do @L; done", "a=(1 $(@L))",
+    "f() @P; f", "[ $(@L) ]", '[ -n "$(@L)" ] && @L', "coproc @L", "! (@L)", "((@L))", "((@P); @L)", "$((@L))",
+)  # fmt: skip
+PREFIXES = (
+    "X=1 ",
+    "X=$(ls) ",
+    "Y='a b' ",
+    "> f ",
+    "2>&1 ",
+    "X= ",
+    "<f ",
+    "X=`git` ",
+    "&>f ",
+    "<<<a ",
+    "X=(a) ",
+    "X+=1 ",
+)
+WRAPPINGS = (
+    "env ", "env X=1 ", 'env -i PATH="$PATH" ', "nice ", "nice -n 5 ", "timeout 5 ", "timeout -k 1 5 ", "nohup ",
+    "command ", "exec ", "builtin ", "stdbuf -o0 ", "xargs ", "xargs -n 1 ", "xargs -I{} ", "find . -exec ",
+    "env -u X nice ", "time ", "command -v ", "env -S ", "eval ", "X=1 ", "command -p ", "exec -a x ", "sh ", "bash -c ",
+)  # fmt: skip
+SPELLINGS = ("\\{0}", '"{0}"', "'{0}'", "{1}''{2}", "$'{0}'", '{1}"{2}"', "{1}\\\n{2}", '$"{0}"')
+NOT_WRITTEN_OUT = (
+    "$(echo {0})", "`echo {0}`", "$x", "{{{0},a}}", "r?", "~{0}", "$EMPTY {0}", '"$(echo {0})"', "${{x:-{0}}}", "={0}",
+)  # fmt: skip
+ARGUMENTS = (
+    "a", "-x", "'a b'", '"a $x b"', "$x", "*", "{a,b}", "$'a\\tb'", "$'a\\'b'", "$((1 + 2))", "$((x+1))", "${x:-y}",
+    '"${x:-y z}"', "${#x}", "$(@L)", '"$(@L)"', "<(@L)", "`@P`", '"`@P`"', "${x:-$(@L)}", '"${x:-`@P`}"',
+    "$(( $(@P) + 1 ))", "a\\ b", "\\;", "a=b", '"a\\"b"', "'a'\"'\"'b'", "a#b", "''", '""', "<<<$(ls)", ">(@L)", "\\\n",
+    "-c", "{}", "{} +", "+", "\\;", '"${x:-$(@L)}"', "$[1]", "${x:1}", "${!x}", "`echo \\`@P\\``", '"a`@P "b"`"', "${x#'}'}",
+    "$(@L # )\n)", '"$(@P "$(@L)")"', "> f", "2>&1", "$(cat <<E\n$(@L)\nE\n)", "$(case a in a) @L;; esac)", "a}", "}", "$x[1]",
+)  # fmt: skip
+SUFFIXES = (" # rm", " #", " > f", " 2>&1", " >&2", " &>f", " <<<$(ls)", " >| f", " <&-", ";", " &")
+DOCUMENTS = (
+    "<<E|E",
+    "<<'E'|E",
+    "<<-E|\tE",
+    '<<"E"|E',
+    "<<\\E|E",
+    "<<E|E ",
+    "<< E|E",
+    "<<E <<F|E\nF",
+    "<<E;|E",
+    "<<E |E",
+)
+BODIES = (
+    "a",
+    "$(curl)",
+    "`git`",
+    "a\\",
+    "E",
+    "\tE",
+    "$x ${x:-$(rm)}",
+    "'",
+    '"',
+    "$((1+1))",
+    "\\$(rm)",
+    "E\\",
+    "$(ls\n)",
+)
+PIECES = (
     "'", '"', "`", "\\", "$", "(", ")", "{", "}", "[", "]", "<", ">", "&", "|", ";", "#", "!", "=", "~", "*", "?", " ", "\n",
     "\t", "\r", "$(", "))", "((", "${", "<<", "<(", "&>", ">&", ";;", "||", "&&", "rm", "ls", " rm ", "\\\n", "-", "1", "E",
     "$'", '$"', "[[", "]]", ",", "@", ":", "+", "%", "^", "do", "in", "x", "=(",

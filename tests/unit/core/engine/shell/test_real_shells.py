@@ -17,7 +17,7 @@ from subluminal.core.engine.commands import read_line
 
 EXAMPLES = settings(
     max_examples=max(60, settings().max_examples if settings().max_examples > 100 else 0),
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 
 
