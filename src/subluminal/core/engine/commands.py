@@ -3,8 +3,8 @@
 A pattern without `/` is a glob on the name of the program, without its directory; one with `/` on the path as written.
 
 What stops a call matches if any program of the line does. What lets it through matches only if the line was read with
-certainty and every program is listed, wrappers and output redirections (`>`) too. There a name does not stand for a file
-of that name anywhere: `./git` is not git, and needs a pattern with a `/`.
+certainty and every program is listed, wrappers and output redirections (`>`) too. There a name does not stand for any
+file of that name: `./git` is not git, and needs a pattern with a `/`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from subluminal.contracts.vocabulary import UNJUDGED_ARGS
 from subluminal.core.engine.faults import Unavailable
 from subluminal.core.engine.shell.findings import MAX_CHARS, Findings, Stop
 from subluminal.core.engine.shell.lines import Line, parse
-from subluminal.core.engine.shell.words import KEPT, SPLIT, Word
+from subluminal.core.engine.shell.word import KEPT, SPLIT, Word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,18 +23,10 @@ if TYPE_CHECKING:
 # Of a list: an argv, or lines.
 MAX_ELEMENTS = 1_000
 # Where a program of a given name is the one that everybody means by it.
-_SYSTEM_DIRECTORIES = frozenset(
-    [
-        "/bin",
-        "/sbin",
-        "/usr/bin",
-        "/usr/sbin",
-        "/usr/local/bin",
-        "/usr/local/sbin",
-        "/opt/homebrew/bin",
-        "/run/current-system/sw/bin",
-    ]
-)
+_SYSTEM_DIRECTORIES = frozenset([
+    "/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/opt/homebrew/bin",
+    "/run/current-system/sw/bin",
+])  # fmt: skip
 _MOST_SHOWN = 12
 
 

@@ -6,7 +6,7 @@ Each takes the words with its own name first. What is not here runs nothing but 
 from __future__ import annotations
 
 from subluminal.core.engine.shell.findings import Findings
-from subluminal.core.engine.shell.words import KEPT, SPLIT, Word, is_name, names_in
+from subluminal.core.engine.shell.word import KEPT, SPLIT, Word, is_name, names_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """What is known of a line: the programs it names, in order, and what is not certain about it.
 
-There are two kinds of doubt. `doubt`: a program may run that is not listed, so nobody can say that a denied one does not.
-`strict_doubt`: all names are listed, but an allow cannot rely on them: another file may run under a listed name (`PATH`,
-`LD_PRELOAD`), or shells that bash and zsh users do not have (dash) read the line otherwise.
+There are two kinds of doubt. `doubt`: a program may run that is not listed, so nobody can say that a denied one does
+not. `strict_doubt`: all names are listed, but an allow cannot rely on them: another file may run under a listed name
+(`PATH`, `LD_PRELOAD`), or dash, which agents are rarely given, reads the line otherwise than bash and zsh.
 
 Variables are followed for one reason: bash and zsh evaluate the value of a variable that is used in arithmetic, and a
 value such as `a[$(rm x)]` runs a program. A variable is tame if all that this line assigns to it are whole numbers.
@@ -23,67 +23,23 @@ MAX_LINES_DEEP = 3
 WRITES = ">"
 
 # Variables whose value the shell itself runs or expands, sooner or later.
-_CODE = frozenset(
-    [
-        "BASH_ENV",
-        "ENV",
-        "PS0",
-        "PS1",
-        "PS2",
-        "PS3",
-        "PS4",
-        "PROMPT",
-        "PROMPT2",
-        "PROMPT3",
-        "PROMPT4",
-        "RPROMPT",
-        "RPS1",
-        "PROMPT_COMMAND",
-        "SHELLOPTS",
-        "BASHOPTS",
-        "NULLCMD",
-        "READNULLCMD",
-        "BASH_ALIASES",
-        "BASH_CMDS",
-        "aliases",
-        "galiases",
-        "saliases",
-        "functions",
-        "commands",
-        "builtins",
-        "options",
-        "precmd_functions",
-        "preexec_functions",
-        "chpwd_functions",
-        "periodic_functions",
-        "zshexit_functions",
-    ]
-)
+_CODE = frozenset([
+    "BASH_ENV", "ENV", "PS0", "PS1", "PS2", "PS3", "PS4", "PROMPT", "PROMPT2", "PROMPT3", "PROMPT4", "RPROMPT",
+    "RPS1", "PROMPT_COMMAND", "SHELLOPTS", "BASHOPTS", "NULLCMD", "READNULLCMD", "BASH_ALIASES", "BASH_CMDS",
+    "aliases", "galiases", "saliases", "functions", "commands", "builtins", "options", "precmd_functions",
+    "preexec_functions", "chpwd_functions", "periodic_functions", "zshexit_functions",
+])  # fmt: skip
 # Variables that decide which file runs under a name, or what is loaded into it.
-_STEERING = frozenset(
-    [
-        "PATH",
-        "path",
-        "FPATH",
-        "fpath",
-        "MODULE_PATH",
-        "module_path",
-        "ZDOTDIR",
-        "HOME",
-        "IFS",
-        "CDPATH",
-        "BASH_LOADABLES_PATH",
-        "GCONV_PATH",
-        "LOCPATH",
-        "GLIBC_TUNABLES",
-        "POSIXLY_CORRECT",
-    ]
-)
+_STEERING = frozenset([
+    "PATH", "path", "FPATH", "fpath", "MODULE_PATH", "module_path", "ZDOTDIR", "HOME", "IFS", "CDPATH",
+    "BASH_LOADABLES_PATH", "GCONV_PATH", "LOCPATH", "GLIBC_TUNABLES", "POSIXLY_CORRECT",
+])  # fmt: skip
 # Variables that shells take a number for: what is assigned to them is evaluated.
-_INTEGERS = frozenset(
-    "RANDOM SRANDOM SECONDS OPTIND TMOUT LINENO HISTCMD HISTSIZE SAVEHIST COLUMNS LINES SHLVL BASHPID EPOCHSECONDS "
-    "DIRSTACKSIZE KEYTIMEOUT LISTMAX MAILCHECK FUNCNEST UID EUID GID EGID ERRNO TTYIDLE BAUD status".split()
-)
+_INTEGERS = frozenset([
+    "RANDOM", "SRANDOM", "SECONDS", "OPTIND", "TMOUT", "LINENO", "HISTCMD", "HISTSIZE", "SAVEHIST", "COLUMNS",
+    "LINES", "SHLVL", "BASHPID", "EPOCHSECONDS", "DIRSTACKSIZE", "KEYTIMEOUT", "LISTMAX", "MAILCHECK", "FUNCNEST",
+    "UID", "EUID", "GID", "EGID", "ERRNO", "TTYIDLE", "BAUD", "status",
+])  # fmt: skip
 _STEERING_PREFIXES = ("LD_", "DYLD_", "_RLD")
 _CODE_PREFIXES = ("BASH_FUNC_",)
 # Parameters that are whole numbers by nature.

@@ -1,21 +1,24 @@
 """Programs that run another one, and their options: where in their words the other one stands.
 
-Only what is known of an option is read: one that is not in the table, or an abbreviation, makes the line unjudgeable. The
-tables hold what GNU, BSD and busybox spell alike.
+An option that is not in the table, or is abbreviated, makes the line unjudgeable. The tables hold what GNU, BSD and
+busybox spell alike.
 """
 
 from __future__ import annotations
 
-from subluminal.core.engine.shell.words import KEPT, SPLIT
+from subluminal.core.engine.shell.word import KEPT, SPLIT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from subluminal.core.engine.shell.words import Word
+    from subluminal.core.engine.shell.word import Word
 
 
 class Options:
-    """`flags` and `values`: letters without and with a value; `long`, `long_values` likewise. `attached`: a value only
-    if it stands in the same word. `operands` stand between the options and the command; no option is read behind one of `last`."""
+    """`flags` and `values`: letters without and with a value; `long`, `long_values` likewise.
+
+    `attached`: a value only if it stands in the same word. `last`: behind one of these no option is read. `operands` stand
+    between the options and the command.
+    """
 
     __slots__ = ("assignments", "attached", "flags", "last", "long", "long_values", "operands", "values")
 
@@ -79,75 +82,15 @@ WRAPPERS = {
     "toybox": Options(),
 }
 # Programs that run others in ways that are not read here.
-LAUNCHERS = frozenset(
-    [
-        "arch",
-        "csh",
-        "elvish",
-        "fish",
-        "nu",
-        "pwsh",
-        "tcsh",
-        "xonsh",
-        "at",
-        "batch",
-        "bwrap",
-        "caffeinate",
-        "chpst",
-        "chroot",
-        "chrt",
-        "cpulimit",
-        "dbus-run-session",
-        "dumb-init",
-        "eatmydata",
-        "entr",
-        "expect",
-        "fakeroot",
-        "faketime",
-        "firejail",
-        "flock",
-        "gosu",
-        "gtimeout",
-        "linux32",
-        "linux64",
-        "ltrace",
-        "machinectl",
-        "numactl",
-        "nsenter",
-        "parallel",
-        "perf",
-        "pkexec",
-        "prlimit",
-        "proot",
-        "proxychains",
-        "proxychains4",
-        "rlwrap",
-        "run-parts",
-        "runuser",
-        "screen",
-        "script",
-        "setarch",
-        "setpriv",
-        "sg",
-        "softlimit",
-        "start-stop-daemon",
-        "strace",
-        "su",
-        "su-exec",
-        "systemd-run",
-        "taskset",
-        "tini",
-        "tmux",
-        "torify",
-        "torsocks",
-        "trickle",
-        "unbuffer",
-        "unshare",
-        "valgrind",
-        "watch",
-        "xvfb-run",
-    ]
-)
+LAUNCHERS = frozenset([
+    "arch", "csh", "elvish", "fish", "nu", "pwsh", "tcsh", "xonsh", "at", "batch", "bwrap", "caffeinate", "chpst",
+    "chroot", "chrt", "cpulimit", "dbus-run-session", "dumb-init", "eatmydata", "entr", "expect", "fakeroot",
+    "faketime", "firejail", "flock", "gosu", "gtimeout", "linux32", "linux64", "ltrace", "machinectl", "numactl",
+    "nsenter", "parallel", "perf", "pkexec", "prlimit", "proot", "proxychains", "proxychains4", "rlwrap", "run-parts",
+    "runuser", "screen", "script", "setarch", "setpriv", "sg", "softlimit", "start-stop-daemon", "strace", "su",
+    "su-exec", "systemd-run", "taskset", "tini", "tmux", "torify", "torsocks", "trickle", "unbuffer", "unshare",
+    "valgrind", "watch", "xvfb-run",
+])  # fmt: skip
 
 
 class Unknown(Exception):

@@ -6,7 +6,7 @@ from subluminal.contracts.globs import glob_test
 from subluminal.core.engine.shell.builtins import BUILTINS
 from subluminal.core.engine.shell.findings import Findings
 from subluminal.core.engine.shell.options import LAUNCHERS, WRAPPERS, Command, Unknown, find_command
-from subluminal.core.engine.shell.words import KEPT, SPLIT, Word
+from subluminal.core.engine.shell.word import KEPT, SPLIT, Word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,27 +24,10 @@ _SHELL_LONG = frozenset(
     ["--login", "--norc", "--noprofile", "--posix", "--restricted", "--verbose", "--noediting", "--no-rcs"]
 )
 # Settings by `-o` and `-O` that change nothing in how a line is read.
-_SHELL_SETTINGS = frozenset(
-    [
-        "errexit",
-        "nounset",
-        "pipefail",
-        "xtrace",
-        "verbose",
-        "noclobber",
-        "noexec",
-        "allexport",
-        "monitor",
-        "notify",
-        "posix",
-        "nullglob",
-        "globstar",
-        "failglob",
-        "dotglob",
-        "inherit_errexit",
-        "lastpipe",
-    ]
-)
+_SHELL_SETTINGS = frozenset([
+    "errexit", "nounset", "pipefail", "xtrace", "verbose", "noclobber", "noexec", "allexport", "monitor", "notify",
+    "posix", "nullglob", "globstar", "failglob", "dotglob", "inherit_errexit", "lastpipe",
+])  # fmt: skip
 _EXEC = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
 
 

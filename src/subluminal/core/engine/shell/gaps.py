@@ -1,0 +1,102 @@
+"""What stands between the words of a line: blanks, comments, newlines, and the here-documents that follow them."""
+
+from __future__ import annotations
+
+from subluminal.core.engine.shell.findings import Findings, Stop
+from subluminal.core.engine.shell.word import BLANKS, META, Word
+from subluminal.core.engine.shell.words import Words
+
+# What an operator could have gone on with, had the line not been continued there.
+_OPERATORS = frozenset("&|;<>()!-{'\"[$")
+
+
+class Gaps:
+    __slots__ = ("_documents", "_found", "_outer", "_words")
+
+    def __init__(self, words: Words, found: Findings, *, outer: bool) -> None:
+        self._words = words
+        self._found = found
+        self._documents: list[tuple[str, bool, bool]] = []  # here-documents whose bodies are still to come
+        self._outer = outer  # the same, around a substitution
+
+    @property
+    def documents_wait(self) -> bool:
+        return bool(self._documents)
+
+    @property
+    def any_documents_wait(self) -> bool:
+        return bool(self._documents) or self._outer
+
+    def blanks(self) -> str:
+        """The next character that is neither blank nor in a comment."""
+        words, text = self._words, self._words.text
+        while words.at < words.end:
+            char = text[words.at]
+            if char in BLANKS:
+                words.at += 1
+            elif char == "\\" and words.peek(1) == "\n":
+                self._continued()
+            elif char == "#" and (words.at == 0 or text[words.at - 1] in META):
+                end = text.find("\n", words.at)
+                words.at = words.end if end < 0 else end
+            else:
+                return char
+        return ""
+
+    def _continued(self) -> None:
+        words = self._words
+        before = self._words.text[words.at - 1] if words.at else "\n"
+        while self._words.text.startswith("\\\n", words.at):
+            words.at += 2
+        if before in META and before not in " \t\n" and words.peek() in _OPERATORS:
+            raise Stop("the command line is continued within an operator")
+        if words.peek() == "#" and before not in META:
+            raise Stop("the command line is continued before a #")
+
+    def newlines(self) -> str:
+        char = self.blanks()
+        while char == "\n":
+            self._newline()
+            char = self.blanks()
+        return char
+
+    def _newline(self) -> None:
+        self._words.at += 1
+        if self._outer or (self._documents and self._words.spans_lines):
+            self._found.unsure("the command line goes on across the line of a here-document")
+        documents, self._documents = self._documents, []
+        for delimiter, tabs, quoted in documents:
+            self._document(delimiter, tabs, quoted)
+        self._words.spans_lines = True
+
+    def _document(self, delimiter: str, tabs: bool, quoted: bool) -> None:
+        words, text = self._words, self._words.text
+        began = at = words.at
+        logical = ""  # what a line that is continued started with
+        while True:
+            end = text.find("\n", at)
+            line = text[at : end if end >= 0 else words.end]
+            plain = line.lstrip("\t") if tabs else line
+            if logical and (plain == delimiter or logical + line == delimiter):
+                self._found.unsure("the command line has a here-document whose end shells read in different ways")
+            if plain == delimiter and not logical:
+                break
+            if end < 0:
+                self._found.unsure("the command line has a here-document without an end")
+                at = words.end
+                break
+            # Only the length of the delimiter matters of what went before.
+            continued = not quoted and (len(line) - len(line.rstrip("\\"))) % 2 == 1
+            logical = (logical + plain[:-1])[: len(delimiter) + 1] or "\\" if continued else ""
+            at = end + 1
+        if not quoted:
+            Words(text[began:at], 0, self._found, words.nesting, words.substitute, words.parse).document()
+        words.at = min(at + len(line), words.end) if at < words.end else words.end
+
+    def announce(self, delimiter: Word, *, tabs: bool) -> None:
+        """A here-document: its body starts behind this line."""
+        if (not delimiter.literal and not delimiter.open) or delimiter.mixed or "\n" in delimiter.text:
+            raise Stop("the command line has a here-document whose end shells read in different ways")
+        if not self._documents:
+            self._words.spans_lines = False
+        self._documents.append((delimiter.text, tabs, delimiter.quoted))
