@@ -149,7 +149,7 @@ class Grammar:
 
     def _command(self, depth: int) -> str:
         if depth > 0 and self._once_in(3):
-            return self._filled(self._one(COMPOUNDS), depth - 1)
+            return self._filled(self._one(DOUBTFUL_COMPOUNDS if self._once_in(12) else COMPOUNDS), depth - 1)
         return self._simple(depth)
 
     def _simple(self, depth: int) -> str:
@@ -157,7 +157,8 @@ class Grammar:
         line += self._one(WRAPPINGS) if self._once_in(4) else ""
         line += self._program(depth)
         for _ in range(self._pick(3)):
-            line += " " + self._filled(self._one(ARGUMENTS), depth - 2)
+            argument = self._one(DOUBTFUL_ARGUMENTS if self._once_in(20) else ARGUMENTS)
+            line += " " + self._filled(argument, depth - 2)
         if self._once_in(4):
             line += self._document(depth) if self._once_in(3) else self._one(SUFFIXES)
         return line
@@ -179,71 +180,45 @@ COMPOUNDS = (
     "(@L)", "{ @L; }", "if @L; then @L; fi", "if @L\nthen @L\nelse ls; fi", "if @L; then ls; elif @L; then rm; fi",
     "for x in 1 b; do @L; done", "for x in $(@L) y\ndo @L\ndone", "while @L; do @L; break; done",
     "until @L; do @L; break; done", "case a in a) @L;; *) @L;; esac", "case $x in (a|b) @L ;; (*)\n@L\nesac",
-    "f() { @L; }; f", "g () (@L); g", "function h { @L; }; h", "[[ a == a ]] && @L", "[[ -n $(@L) ]]", "((1+1)) && @L",
-    "{ @L; } > f 2>&1", "(@L) < f", "cat <<E\n$(@L)\nE\n@L", "eval '@Q'", "trap '@Q' EXIT", "sh -c '@Q'",
-    'bash -c "@P $x; @P"', "x=1; y=$((x + 1)); @L", "(( x = 2 )); @L", "for ((i=0;i<2;i++)); do @L; done", "a=(1 $(@L))",
-    "f() @P; f", "[ $(@L) ]", '[ -n "$(@L)" ] && @L', "coproc @L", "! (@L)", "((@L))", "((@P); @L)", "$((@L))",
+    "f() { @L; }; f", "g () (@L); g", "function h { @L; }; h", "[[ a == a ]] && @L", "[[ -n $(@L) ]]",
+    "((1+1)) && @L", "{ @L; } > f 2>&1", "(@L) < f", "cat <<E\n$(@L)\nE\n@L", "eval '@Q'", "trap '@Q' EXIT",
+    "sh -c '@Q'", "x=1; y=$((x + 1)); @L", "(( x = 2 )); @L", "for ((i=0;i<2;i++)); do @L; done", "a=(1 $(@L))",
+    "f() @P; f", '[ -n "$(@L)" ] && @L', "! (@L)",
+)  # fmt: skip
+DOUBTFUL_COMPOUNDS = (
+    "coproc @L", "((@L))", "((@P); @L)", "$((@L))", 'bash -c "@P $x; @P"', "[ $(@L) ]", "{@L}", "@P() { ls; }",
 )  # fmt: skip
 PREFIXES = (
-    "X=1 ",
-    "X=$(ls) ",
-    "Y='a b' ",
-    "> f ",
-    "2>&1 ",
-    "X= ",
-    "<f ",
-    "X=`git` ",
-    "&>f ",
-    "<<<a ",
-    "X=(a) ",
-    "X+=1 ",
-)
+    "X=1 ", "X=$(ls) ", "Y='a b' ", "> f ", "2>&1 ", "X= ", "<f ", "X=`git` ", "&>f ", "<<<a ", "X=(a) ", "X+=1 ",
+)  # fmt: skip
 WRAPPINGS = (
     "env ", "env X=1 ", 'env -i PATH="$PATH" ', "nice ", "nice -n 5 ", "timeout 5 ", "timeout -k 1 5 ", "nohup ",
     "command ", "exec ", "builtin ", "stdbuf -o0 ", "xargs ", "xargs -n 1 ", "xargs -I{} ", "find . -exec ",
-    "env -u X nice ", "time ", "command -v ", "env -S ", "eval ", "X=1 ", "command -p ", "exec -a x ", "sh ", "bash -c ",
+    "env -u X nice ", "time ", "command -v ", "env -S ", "eval ", "X=1 ", "command -p ", "exec -a x ", "sh ",
+    "bash -c ",
 )  # fmt: skip
 SPELLINGS = ("\\{0}", '"{0}"', "'{0}'", "{1}''{2}", "$'{0}'", '{1}"{2}"', "{1}\\\n{2}", '$"{0}"')
 NOT_WRITTEN_OUT = (
-    "$(echo {0})", "`echo {0}`", "$x", "{{{0},a}}", "r?", "~{0}", "$EMPTY {0}", '"$(echo {0})"', "${{x:-{0}}}", "={0}",
+    "$(echo {0})", "`echo {0}`", "$x", "{{{0},a}}", "r?", "~{0}", "$EMPTY {0}", '"$(echo {0})"', "${{x:-{0}}}",
+    "={0}",
 )  # fmt: skip
 ARGUMENTS = (
     "a", "-x", "'a b'", '"a $x b"', "$x", "*", "{a,b}", "$'a\\tb'", "$'a\\'b'", "$((1 + 2))", "$((x+1))", "${x:-y}",
-    '"${x:-y z}"', "${#x}", "$(@L)", '"$(@L)"', "<(@L)", "`@P`", '"`@P`"', "${x:-$(@L)}", '"${x:-`@P`}"',
-    "$(( $(@P) + 1 ))", "a\\ b", "\\;", "a=b", '"a\\"b"', "'a'\"'\"'b'", "a#b", "''", '""', "<<<$(ls)", ">(@L)", "\\\n",
-    "-c", "{}", "{} +", "+", "\\;", '"${x:-$(@L)}"', "$[1]", "${x:1}", "${!x}", "`echo \\`@P\\``", '"a`@P "b"`"', "${x#'}'}",
-    "$(@L # )\n)", '"$(@P "$(@L)")"', "> f", "2>&1", "$(cat <<E\n$(@L)\nE\n)", "$(case a in a) @L;; esac)", "a}", "}", "$x[1]",
+    '"${x:-y z}"', "${#x}", "$(@L)", '"$(@L)"', "<(@L)", "`@P`", '"`@P`"', "${x:-$(@L)}", '"${x:-`@P`}"', "a\\ b",
+    "\\;", "a=b", '"a\\"b"', "'a'\"'\"'b'", "a#b", "''", '""', "<<<$(ls)", ">(@L)", "\\\n", "-c", "{}", "{} +", "+",
+    '"${x:-$(@L)}"', "${x:1}", "`echo \\`@P\\``", "${x#'}'}", "$(@L # )\n)", '"$(@P "$(@L)")"', "> f", "2>&1",
+    "$(cat <<E\n$(@L)\nE\n)", "$(case a in a) @L;; esac)", "$x[1]",
 )  # fmt: skip
-SUFFIXES = (" # rm", " #", " > f", " 2>&1", " >&2", " &>f", " <<<$(ls)", " >| f", " <&-", ";", " &")
+DOUBTFUL_ARGUMENTS = ("$(( $(@P) + 1 ))", "$[1]", "${!x}", '"a`@P "b"`"', "a}", "}", "=(@L)", "*(e:@P:)", "${x:-<(@L)}")
+SUFFIXES = (" # rm", " #", " > f", " 2>&1", " >&2", " &>f", " <<<$(ls)", " >| f", " <&-")
 DOCUMENTS = (
-    "<<E|E",
-    "<<'E'|E",
-    "<<-E|\tE",
-    '<<"E"|E',
-    "<<\\E|E",
-    "<<E|E ",
-    "<< E|E",
-    "<<E <<F|E\nF",
-    "<<E;|E",
-    "<<E |E",
-)
+    "<<E|E", "<<'E'|E", "<<-E|\tE", '<<"E"|E', "<<\\E|E", "<<E|E ", "<< E|E", "<<E <<F|E\nF", "<<E;|E", "<<E |E",
+)  # fmt: skip
 BODIES = (
-    "a",
-    "$(curl)",
-    "`git`",
-    "a\\",
-    "E",
-    "\tE",
-    "$x ${x:-$(rm)}",
-    "'",
-    '"',
-    "$((1+1))",
-    "\\$(rm)",
-    "E\\",
-    "$(ls\n)",
-)
+    "a", "$(curl)", "`git`", "a\\", "E", "\tE", "$x ${x:-$(rm)}", "'", '"', "$((1+1))", "\\$(rm)", "E\\", "$(ls\n)",
+)  # fmt: skip
 PIECES = (
-    "'", '"', "`", "\\", "$", "(", ")", "{", "}", "[", "]", "<", ">", "&", "|", ";", "#", "!", "=", "~", "*", "?", " ", "\n",
-    "\t", "\r", "$(", "))", "((", "${", "<<", "<(", "&>", ">&", ";;", "||", "&&", "rm", "ls", " rm ", "\\\n", "-", "1", "E",
-    "$'", '$"', "[[", "]]", ",", "@", ":", "+", "%", "^", "do", "in", "x", "=(",
+    "'", '"', "`", "\\", "$", "(", ")", "{", "}", "[", "]", "<", ">", "&", "|", ";", "#", "!", "=", "~", "*", "?",
+    " ", "\n", "\t", "\r", "$(", "))", "((", "${", "<<", "<(", "&>", ">&", ";;", "||", "&&", "rm", "ls", " rm ",
+    "\\\n", "-", "1", "E", "$'", '$"', "[[", "]]", ",", "@", ":", "+", "%", "^", "do", "in", "x", "=(",
 )  # fmt: skip

@@ -97,6 +97,8 @@ def _case(line: Line) -> None:
     while line.gaps.newlines() and line.reserved() != "esac":
         if words.peek() == "(":
             words.at += 1
+        elif line.gaps.substituted:  # bash before version 4 ends the substitution at the pattern
+            line.found.unsure_if_strict("the command line has a case in $(...), on which shells differ")
         while True:
             line.gaps.blanks()
             if words.word() is None:
@@ -125,7 +127,7 @@ def _test(line: Line) -> None:
         if line.reserved() == "]]":
             words.at += 2
             break
-        if not char or char in ";`":
+        if not char or char == ";":
             raise Stop("the command line has [[ that is not closed")
         word = words.word()
         if word is not None:

@@ -11,9 +11,10 @@ _OPERATORS = frozenset("&|;<>()!-{'\"[$")
 
 
 class Gaps:
-    __slots__ = ("_documents", "_found", "_outer", "_words")
+    __slots__ = ("_documents", "_found", "_outer", "_words", "substituted")
 
-    def __init__(self, words: Words, found: Findings, *, outer: bool) -> None:
+    def __init__(self, words: Words, found: Findings, *, outer: bool, substituted: bool) -> None:
+        self.substituted = substituted  # within `$(...)`
         self._words = words
         self._found = found
         self._documents: list[tuple[str, bool, bool]] = []  # here-documents whose bodies are still to come
@@ -38,7 +39,8 @@ class Gaps:
                 self._continued()
             elif char == "#" and (words.at == 0 or text[words.at - 1] in META):
                 end = text.find("\n", words.at)
-                words.at = words.end if end < 0 else end
+                began, words.at = words.at, words.end if end < 0 else end
+                self._text_in_substitution(began, words.at)
             else:
                 return char
         return ""
@@ -52,6 +54,13 @@ class Gaps:
             raise Stop("the command line is continued within an operator")
         if words.peek() == "#" and before not in META:
             raise Stop("the command line is continued before a #")
+
+    def _text_in_substitution(self, began: int, end: int) -> None:
+        """bash before version 4 looks for quotes and parentheses in comments and here-documents, too."""
+        if self.substituted and not _is_balanced(self._words.text[began:end]):
+            self._found.unsure_if_strict(
+                "the command line has quotes in a comment or text in $(...), on which shells differ"
+            )
 
     def newlines(self) -> str:
         char = self.blanks()
@@ -89,6 +98,7 @@ class Gaps:
             continued = not quoted and (len(line) - len(line.rstrip("\\"))) % 2 == 1
             logical = (logical + plain[:-1])[: len(delimiter) + 1] or "\\" if continued else ""
             at = end + 1
+        self._text_in_substitution(began, at)
         if not quoted:
             Words(text[began:at], 0, self._found, words.nesting, words.substitute, words.parse).document()
         words.at = min(at + len(line), words.end) if at < words.end else words.end
@@ -100,3 +110,18 @@ class Gaps:
         if not self._documents:
             self._words.spans_lines = False
         self._documents.append((delimiter.text, tabs, delimiter.quoted))
+
+
+def _is_balanced(text: str) -> bool:
+    if any(text.count(quote) % 2 for quote in "'\"`"):
+        return False
+    parentheses = [char for char in text if char in "()"]
+    if not parentheses:
+        return True
+    # Never more closed than opened; and within quotes they would not count.
+    depth = 0
+    for char in parentheses:
+        depth += 1 if char == "(" else -1
+        if depth < 0:
+            return False
+    return not depth and not any(quote in text for quote in "'\"`\\")

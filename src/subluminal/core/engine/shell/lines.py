@@ -12,7 +12,7 @@ from subluminal.core.engine.shell.findings import MAX_LINES_DEEP, Findings, Stop
 from subluminal.core.engine.shell.gaps import Gaps
 from subluminal.core.engine.shell.programs import run
 from subluminal.core.engine.shell.redirections import is_redirection, redirect
-from subluminal.core.engine.shell.word import META, RESERVED, Word, is_name
+from subluminal.core.engine.shell.word import META, RESERVED, Word, is_name, is_number
 from subluminal.core.engine.shell.words import Words
 
 # Words that zsh alone takes for more than the name of a program.
@@ -34,15 +34,18 @@ class Line:
 
     __slots__ = ("_lines_deep", "_text", "found", "gaps", "words")
 
-    def __init__(self, text: str, at: int, found: Findings, nesting: int, lines_deep: int, outer: bool = False) -> None:
+    def __init__(
+        self, text: str, at: int, found: Findings, nesting: int, lines_deep: int, around: Gaps | None = None
+    ) -> None:
         self._text = text
         self._lines_deep = lines_deep
         self.found = found
         self.words = Words(text, at, found, nesting, self._substitute, self._nested)
-        self.gaps = Gaps(self.words, found, outer=outer)
+        outer = around is not None and around.any_documents_wait
+        self.gaps = Gaps(self.words, found, outer=outer, substituted=around is not None)
 
     def _substitute(self, text: str, at: int, nesting: int) -> int:
-        inner = Line(text, at, self.found, nesting, self._lines_deep, self.gaps.any_documents_wait)
+        inner = Line(text, at, self.found, nesting, self._lines_deep, self.gaps)
         inner.list_until((), ")")
         if inner.gaps.documents_wait:
             raise Stop("the command line has a here-document that ends outside its substitution")
@@ -262,7 +265,7 @@ class Line:
         if not is_name(name):
             return False
         if bracket:
-            if not (index.endswith("]") and index[:-1].isascii() and index[:-1].isdigit()):
+            if not (index.endswith("]") and is_number(index[:-1])):
                 raise Stop("the command line sets an element that shells read in different ways")
             self.found.unsure_if_strict("the command line sets an element, which not every shell knows")
         value = Word(word.text[len(word.head.partition("=")[0]) + 1 :])
@@ -278,14 +281,12 @@ class Line:
     def _array(self) -> None:
         """`(...)` behind an assignment: its elements are words."""
         self.words.at += 1
-        while (char := self.gaps.newlines()) != ")":
+        while self.gaps.newlines() != ")":
             element = self.words.word()
             if element is None:
                 raise Stop("the command line has a list of values that is not closed")
             if element.head.startswith("["):
                 self.found.unsure_if_strict("the command line sets elements by name, which can run commands")
-            if char == "":
-                raise Stop("the command line has a list of values that is not closed")
         self.words.at += 1
 
     def _redirections(self) -> None:

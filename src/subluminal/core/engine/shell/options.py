@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class Options:
     """`flags` and `values`: letters without and with a value; `long`, `long_values` likewise.
 
-    `attached`: a value only if it stands in the same word. `last`: behind one of these no option is read. `operands` stand
-    between the options and the command.
+    `attached`: a value only if it stands in the same word. `last`: behind one of these no option is read. `operands`
+    stand between the options and the command.
     """
 
     __slots__ = ("assignments", "attached", "flags", "last", "long", "long_values", "operands", "values")

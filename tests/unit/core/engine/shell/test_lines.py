@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from subluminal.core.engine.commands import read_argv, read_line
+from subluminal.core.engine.commands import read_line
 
 TABLE: dict[str, list[tuple[str, str]]] = {
     "simple commands": [
@@ -310,8 +310,8 @@ TABLE: dict[str, list[tuple[str, str]]] = {
         ("echo $(echo $(rm))", "rm echo"),
         ('echo "$(echo "$(rm "a b")")"', "rm echo"),
         ("echo `echo \\`rm\\``", "rm echo"),
-        ("echo $(ls # )\n)", "ls echo"),
-        ("echo $(case x in x) rm;; esac)", "rm echo"),
+        ("echo $(ls # )\n)", "ls echo ~"),
+        ("echo $(case x in x) rm;; esac)", "rm echo ~"),
         ("echo $(ls '(')", "ls echo"),
         ("echo $( (rm) )", "rm echo"),
         ("x=$(rm)", "rm"),
@@ -364,7 +364,11 @@ TABLE: dict[str, list[tuple[str, str]]] = {
         ("cat <<A <<B\n$(rm)\nA\n$(curl)\nB\nls", "cat rm curl ls"),
         ("cat << EOF\nit's\nEOF\nrm", "cat rm"),
         ('cat <<EOF\n"\nEOF\nrm', "cat rm"),
-        ("git commit -m \"$(cat <<'EOF'\nFix: it's done (really)\n\nEOF\n)\" && git push", "cat git"),
+        ("git commit -m \"$(cat <<'EOF'\nFix: it's done (really)\n\nEOF\n)\" && git push", "cat git ~"),
+        ("git commit -m \"$(cat <<'EOF'\nFix: done (really)\n\nEOF\n)\" && git push", "cat git"),
+        ("echo $(cat <<'E'\n)\nE\n)", "cat echo ~"),
+        ("echo $(case x in (x) rm;; esac)", "rm echo"),
+        ("echo $(ls # it's\n)", "ls echo ~"),
         ("x=$(cat <<EOF\n$(rm)\nEOF\n)", "cat rm"),
         ("(cat <<EOF\nx\nEOF\n)", "cat"),
         ("{ cat <<EOF\nx\nEOF\n}; rm", "cat rm"),
