@@ -71,6 +71,8 @@ class Line:
                     break
                 if words.peek(1) == ";" or (char == ";" and words.peek(1) in ("&", "|")):
                     raise Stop("the command line has ;; outside of case")
+                if char == "&" and words.peek(1) == "!":
+                    raise Stop("the command line has &! which shells read in different ways")
                 words.at += 1
             elif char and char != "\n" and char != close:
                 raise Stop(f"the command line has {char} where a command ends")
@@ -153,7 +155,8 @@ class Line:
             at = self.words.at
             if self._text.startswith(option, at) and self._text[at + 2 : at + 3] in ("", *META):
                 self.words.at += 2
-                self.gaps.blanks()
+                if self.gaps.blanks() == "(" or self.reserved():
+                    raise Stop("the command line has an option of time that zsh does not know")
         if self.words.peek() == "-":
             raise Stop("the command line has an option of time that is not known")
 

@@ -67,6 +67,8 @@ def test_nothing_but_stubs_is_found_in_the_sandbox(box: Sandbox, shell: str) -> 
     "line",
     [
         "bash rm",
+        "curl&!rm",
+        "l ${x-$(time -p(<'')\nc {}<<\"E\"\n$(ls\nE\n\"\" `''`)}",
         "echo ${$(ls)}",
         "{rm}",
         "{ ls } always { rm }\n}",
