@@ -16,11 +16,17 @@ if TYPE_CHECKING:
     Builtin = Callable[[list[Word], Findings, Nested], None]
 
 # Settings of `set` that change nothing in how a line is read.
-_SET_FLAGS = frozenset("abefhmnuvxCEHPTB")
+_SET_FLAGS = frozenset("abefhmnuvxCEPTB")
 _SET_NAMES = frozenset(
     ["errexit", "nounset", "pipefail", "xtrace", "verbose", "noclobber", "noglob", "allexport", "monitor", "notify"]
 )
 _SHOPT_NAMES = frozenset(["nullglob", "globstar", "failglob", "dotglob", "inherit_errexit", "lastpipe", "nocaseglob"])
+# Builtins that give names another meaning, load code, or run what they are given in ways that are not read.
+_OPAQUE = (
+    "alias", "autoload", "bind", "bindkey", "compgen", "complete", "compopt", "coproc", "emulate", "enable", "fc",
+    "functions", "options", "rehash", "sched", "setopt", "unsetopt", "vared", "zcompile", "zformat", "zle", "zmodload",
+    "zparseopts", "zregexparse", "zstyle",
+)  # fmt: skip
 _BINARY = frozenset(["=", "==", "!=", "<", ">", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-nt", "-ot", "-ef"])
 # Between the % and the letter of a conversion.
 _CONVERSION_FLAGS = "-+ #0123456789.'"
@@ -42,19 +48,21 @@ def evaluate_names(word: Word, found: Findings) -> None:
         found.evaluate(name)
 
 
-def _eval(words: list[Word], found: Findings, nested: Nested) -> None:
+def run_line(words: list[Word], found: Findings, nested: Nested) -> None:
+    """Words that a shell joins and reads as a line. What is not known in them is read around."""
     if not all(word.literal and not word.mixed for word in words):
         found.unsure("the command line runs a line that is not written out")
-    inner = words[2:] if len(words) > 1 and words[1].text == "--" else words[1:]
-    nested(" ".join(word.text for word in inner))
+    nested(" ".join(word.text for word in words))
+
+
+def _eval(words: list[Word], found: Findings, nested: Nested) -> None:
+    run_line(words[2:] if len(words) > 1 and words[1].text == "--" else words[1:], found, nested)
 
 
 def _trap(words: list[Word], found: Findings, nested: Nested) -> None:
     inner = words[2:] if len(words) > 1 and words[1].text == "--" else words[1:]
     if inner and inner[0].text not in ("-", "-p", "-l", "-P"):
-        if not inner[0].literal or inner[0].mixed:
-            found.unsure("the command line runs a line that is not written out")
-        nested(inner[0].text)
+        run_line(inner[:1], found, nested)
 
 
 def _opaque(words: list[Word], found: Findings, nested: Nested) -> None:
@@ -70,22 +78,19 @@ def _source(words: list[Word], found: Findings, nested: Nested) -> None:
 
 
 def _set(words: list[Word], found: Findings, nested: Nested) -> None:
-    for place, word in enumerate(words[1:], start=1):
+    at = 0
+    while (at := at + 1) < len(words):
+        word = words[at]
         text = word.text
         if text == "--" or (text[:1] not in ("-", "+") and word.literal):
             return
         if not word.literal:
             found.unsure_if_strict("the command line sets options that are not written out")
             return
-        named = "o" in text
-        if set(text[1:]) - _SET_FLAGS - {"o"} or (named and not _named(words[place + 1 : place + 2], _SET_NAMES)):
+        names = words[at + 1 : at + 2] if "o" in text else []
+        at += len(names)
+        if set(text[1:]) - _SET_FLAGS - {"o"} or not all(name.text in _SET_NAMES for name in names):
             found.unsure("the command line sets an option of the shell that is not known")
-        if named:
-            return
-
-
-def _named(words: list[Word], known: frozenset[str]) -> bool:
-    return all(word.text in known for word in words)
 
 
 def _shopt(words: list[Word], found: Findings, nested: Nested) -> None:
@@ -113,10 +118,12 @@ def _declare(words: list[Word], found: Findings, nested: Nested) -> None:
         found.assign(name, tame=rest.tame)
         if not rest.tame:
             found.declare(name)
-            if kinds & set("aAn"):
+            if kinds & set("aA"):
                 found.unsure("the command line sets a variable by a text that can run commands")
         if SPLIT in value:
             found.unsure_if_strict("the command line sets a variable by words that are not written out")
+    if kinds & set("nT") and words[0].text != "export":
+        found.unsure("the command line gives a variable another name")
 
 
 def _variables(words: list[Word], found: Findings) -> None:
@@ -130,6 +137,7 @@ def _variables(words: list[Word], found: Findings) -> None:
 def _read(words: list[Word], found: Findings, nested: Nested) -> None:
     at = 1
     while at < len(words) and words[at].text.startswith("-") and len(words[at].text) > 1:
+        evaluate_names(words[at], found)
         letters = words[at].text[1:]
         takes = next((place for place, letter in enumerate(letters) if letter in _READ_VALUES), None)
         at += 1
@@ -155,13 +163,16 @@ def _getopts(words: list[Word], found: Findings, nested: Nested) -> None:
 
 def _printf(words: list[Word], found: Findings, nested: Nested) -> None:
     """`-v` names a variable; zsh evaluates what it prints as a number."""
-    first = words[1].text if len(words) > 1 else ""
+    at, first = 1, words[1].text if len(words) > 1 else ""
     if first.startswith("-v"):
+        at = 2 if len(first) > 2 else 3
         _variables([Word(first[2:])] if len(first) > 2 else words[2:3], found)
-    formats = [word for word in words[1:3] if not word.text.startswith("-")][:1]
-    plain = all(word.literal and _prints_text(word.text) for word in formats)
-    for word in words[1:] if not plain else ():
-        evaluate_names(word, found)
+    at += first == "--"
+    # Any of them may be the format, as far as a shell does not take it for an option.
+    plain = all(word.literal for word in words[at : at + 1])
+    if not plain or not all(_prints_text(word.text) for word in words[1:] if word.literal):
+        for word in words[1:]:
+            evaluate_names(word, found)
 
 
 def _prints_text(text: str) -> bool:
@@ -200,7 +211,8 @@ def _is_operand(operands: list[Word], at: int) -> bool:
     """Beside an operator, or alone, a word cannot be an operator itself."""
     before = operands[at - 1].text if at else ""
     after = operands[at + 1].text if at + 1 < len(operands) else ""
-    return len(operands) == 1 or after in _BINARY or before in _BINARY or (before[:1] == "-" and before[1:].isalpha())
+    unary = before[:1] == "-" and before[1:].isalpha() and before not in ("-a", "-o")
+    return len(operands) == 1 or after in _BINARY or before in _BINARY or unary
 
 
 def _jobs(words: list[Word], found: Findings, nested: Nested) -> None:
@@ -239,31 +251,5 @@ BUILTINS: dict[str, Builtin] = {
     "hash": _hash,
     "wait": _wait,
     **dict.fromkeys(("declare", "typeset", "local", "export", "readonly", "integer", "float"), _declare),
-    **dict.fromkeys(
-        [
-            "alias",
-            "autoload",
-            "bind",
-            "bindkey",
-            "compgen",
-            "complete",
-            "compopt",
-            "coproc",
-            "emulate",
-            "enable",
-            "fc",
-            "functions",
-            "options",
-            "rehash",
-            "sched",
-            "setopt",
-            "unsetopt",
-            "vared",
-            "zcompile",
-            "zle",
-            "zmodload",
-            "zstyle",
-        ],
-        _opaque,
-    ),
+    **dict.fromkeys(_OPAQUE, _opaque),
 }

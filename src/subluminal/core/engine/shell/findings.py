@@ -13,8 +13,8 @@ from __future__ import annotations
 # A line of a person has a few hundred characters; a script in one argument some thousands.
 MAX_CHARS = 65_536
 MAX_COMMANDS = 1_000
-# Groups, substitutions and quotes within each other, of all nested lines together; a
-# substitution in quotes takes four. Bounds the recursion.
+# Groups, substitutions and quotes within each other, of all nested lines together; a substitution in quotes takes
+# four. Bounds the recursion.
 MAX_NESTING = 64
 # `sh -c`, `eval`, `trap`: lines within lines.
 MAX_LINES_DEEP = 3
@@ -116,7 +116,7 @@ class Findings:
         if self._declared & self._lists:
             self.unsure("the command line sets a list by a text, which can run commands")
         for name in sorted(self._evaluated - _NUMBERS):
-            if name not in self._assigned and name[:1].isalpha():
+            if name not in self._assigned and (name[:1].isalpha() or name[:1] == "_"):
                 self.unsure_if_strict(f"the command line computes with {name}, whose value is not known")
             elif not self._assigned.get(name):
                 self.unsure("the command line computes with a value that is not known, which can run commands")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from subluminal.contracts.globs import glob_test
-from subluminal.core.engine.shell.builtins import BUILTINS
+from subluminal.core.engine.shell.builtins import BUILTINS, run_line
 from subluminal.core.engine.shell.findings import Findings
 from subluminal.core.engine.shell.options import LAUNCHERS, WRAPPERS, Command, Unknown, find_command
 from subluminal.core.engine.shell.word import KEPT, SPLIT, Word
@@ -19,14 +19,12 @@ MAX_WRAPPERS = 16
 # `find -exec find -exec ...`
 MAX_FINDS = 2
 SHELLS = frozenset(["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "rbash", "rzsh"])
-_SHELL_FLAGS = frozenset("aefhilmnpruvxBCEHPTsc")
-_SHELL_LONG = frozenset(
-    ["--login", "--norc", "--noprofile", "--posix", "--restricted", "--verbose", "--noediting", "--no-rcs"]
-)
+_SHELL_FLAGS = frozenset("aefhilmnpruvxBCEPTsc")
+_SHELL_LONG = frozenset(["--login", "--norc", "--noprofile", "--restricted", "--verbose", "--noediting", "--no-rcs"])
 # Settings by `-o` and `-O` that change nothing in how a line is read.
 _SHELL_SETTINGS = frozenset([
     "errexit", "nounset", "pipefail", "xtrace", "verbose", "noclobber", "noexec", "allexport", "monitor", "notify",
-    "posix", "nullglob", "globstar", "failglob", "dotglob", "inherit_errexit", "lastpipe",
+    "nullglob", "globstar", "failglob", "dotglob", "inherit_errexit", "lastpipe",
 ])  # fmt: skip
 _EXEC = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
 
@@ -169,7 +167,7 @@ def _shell_input(name: str, words: list[Word], at: int, chosen: set[str], found:
         found.unsure_if_strict(f"{name} is interactive, and may know other names for programs")
     if "c" in chosen:
         if at < len(words):
-            nested_line(words[at : at + 1], found, nested)
+            run_line(words[at : at + 1], found, nested)
         return
     if at >= len(words) or "s" in chosen or words[at].text.startswith("/dev/"):
         found.unsure(f"{name} reads commands from its input")
@@ -210,10 +208,3 @@ def _may_be_exec(pattern: str) -> bool:
 
 def _ends_exec(words: list[Word], at: int, began: int) -> bool:
     return words[at].text == ";" or (words[at].text == "+" and at > began and words[at - 1].text == "{}")
-
-
-def nested_line(words: list[Word], found: Findings, nested: Nested) -> None:
-    """Words that a shell joins and reads as a line. What is not known in them is read around."""
-    if not all(word.literal and not word.mixed for word in words):
-        found.unsure("the command line runs a line that is not written out")
-    nested(" ".join(word.text for word in words))
