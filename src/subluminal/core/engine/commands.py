@@ -9,6 +9,8 @@ file of that name: `./git` is not git, and needs a pattern with a `/`.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from subluminal.contracts.globs import glob_test, is_glob
 from subluminal.contracts.vocabulary import UNJUDGED_ARGS
 from subluminal.core.engine.faults import Unavailable
@@ -102,8 +104,10 @@ class CommandOf:
         return any(test(program) for test, wild in self._paths if not (wild and climbs))
 
 
+# Several rules ask about the value of one call; nothing is asked again later.
+@lru_cache(maxsize=8)
 def read_line(line: str) -> Findings:
-    """What a shell line runs."""
+    """What a shell line runs. Not to be changed."""
     found = Findings()
     try:
         if len(line) > MAX_CHARS:
@@ -118,8 +122,9 @@ def read_line(line: str) -> Findings:
     return found
 
 
-def read_argv(argv: list[str]) -> Findings:
-    """What a list of words runs that no shell has read: `["bash", "-lc", "rm x"]`."""
+@lru_cache(maxsize=8)
+def read_argv(argv: tuple[str, ...]) -> Findings:
+    """What a list of words runs that no shell has read: `["bash", "-lc", "rm x"]`. Not to be changed."""
     found = Findings()
     try:
         if sum(map(len, argv)) > MAX_CHARS:
@@ -141,7 +146,7 @@ def _readings(value: Any) -> list[Findings]:
         if len(value) > MAX_ELEMENTS:
             raise Unavailable(UNJUDGED_ARGS, f"the command has more than {MAX_ELEMENTS:,} words")
         words = [text for text in map(_text, value) if text is not None]
-        return [read_argv(words), *map(read_line, words)] if words else []
+        return [read_argv(tuple(words)), *map(read_line, words)] if words else []
     text = _text(value)
     return [] if text is None else [read_line(text)]
 

@@ -168,6 +168,10 @@ def test_beyond_the_bounds_nothing_is_judged() -> None:
     assert stops(["rm"], ["ls", "a" * MAX_CHARS]) == "?"
 
 
+def test_rules_that_ask_about_one_call_share_its_reading() -> None:
+    assert read_line("ls -l | sort") is read_line("ls -l | sort")
+
+
 def test_what_was_read_is_said() -> None:
     denies = CommandOf({"programs": ["rm"]}, generous=True)
     assert denies.reading("env X=1 rm x | curl") == "runs env, rm, curl"
@@ -212,7 +216,10 @@ def test_time_grows_with_the_line_and_no_faster(shape: str) -> None:
     per_unit = (len(make(20)) - len(make(10))) / 10
     small, large = (make(int(chars / per_unit) - 20) for chars in (MAX_CHARS // 16, MAX_CHARS))
     assert MAX_CHARS // 2 < len(large) <= MAX_CHARS
-    assert growth(lambda chars: read_line(large if chars == len(large) else small), len(small), len(large), 3) < 3
+    assert (
+        growth(lambda chars: read_line.__wrapped__(large if chars == len(large) else small), len(small), len(large), 3)
+        < 3
+    )
 
 
 @given(st.text(alphabet="ab$(){}[]<>&|;'\"`\\\n #=!*?~-1", max_size=60))

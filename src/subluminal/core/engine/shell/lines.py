@@ -211,6 +211,8 @@ class Line:
             word = words.word()
             if word is None:
                 raise Stop(f"the command line has {char} where a word belongs")
+            if words.peek() in ("<", ">") and is_number(word.text) and word.bare:
+                raise Stop("the command line is continued within a redirection")
             if not argv and self._assignment(word):
                 assigned = True
                 continue
@@ -291,6 +293,8 @@ class Line:
             if element.head.startswith("["):
                 self.found.unsure_if_strict("the command line sets elements by name, which can run commands")
         self.words.at += 1
+        if self.words.peek() not in ("", *META):
+            raise Stop("the command line has a word directly behind a list of values")
 
     def _redirections(self) -> None:
         """Behind a compound command."""

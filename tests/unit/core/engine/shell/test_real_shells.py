@@ -77,6 +77,8 @@ def test_nothing_but_stubs_is_found_in_the_sandbox(box: Sandbox, shell: str) -> 
     [
         "bash rm",
         "curl&!rm",
+        "X=(a)E git",
+        "2\\\n>&1 git",
         "l ${x-$(time -p(<'')\nc {}<<\"E\"\n$(ls\nE\n\"\" `''`)}",
         "echo ${$(ls)}",
         "{rm}",
