@@ -54,7 +54,9 @@ class CommandOf:
         readings = _readings(value)
         if not readings:
             return "is no command"
-        found = readings[0]
+        # A list that matches as lines is told as the line that does.
+        matching = (found for found in readings if self._generous and any(map(self._stops, found.programs)))
+        found = next(matching, readings[0])
         names = [_printable(program) for program in found.programs]
         shown = ", ".join(names[:_MOST_SHOWN]) + (
             f" and {len(names) - _MOST_SHOWN} more" if names[_MOST_SHOWN:] else ""

@@ -178,6 +178,7 @@ def test_what_was_read_is_said() -> None:
     assert denies.reading("X=1") == "runs nothing"
     assert denies.reading({}) == "is no command"
     assert denies.reading(["bash", "-c", "rm"]) == "runs bash, rm"
+    assert denies.reading(["ls", "cd x; rm y"]) == "runs cd, rm"
     assert denies.reading("ls; $X") == "runs ls; the command line names a program that is not written out"
     assert denies.reading("PATH=/x ls") == "runs ls"
     assert denies.reading("; ".join(f"a{n}" for n in range(20))).endswith("a11 and 8 more")
