@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from subluminal.contracts.identity import Identity
     from subluminal.contracts.toolcall import ToolCall
+    from subluminal.core.engine.places import Places
     from subluminal.core.engine.rules import Trip
     from subluminal.core.engine.trace import Tracer
 
@@ -55,7 +56,7 @@ DEFAULT_BACKOFF_MS = 1_000
 class Engine:
     """One compiled bundle for one identity. `applies` says whether its selectors match."""
 
-    def __init__(self, snapshot: dict[str, Any], identity: Identity) -> None:
+    def __init__(self, snapshot: dict[str, Any], identity: Identity, places: Places | None = None) -> None:
         defaults = snapshot.get("defaults") or {}
         self.policy = PolicyRef(snapshot["policy_id"], snapshot["version"], snapshot.get("policy_hash") or "")
         self.mode: str = snapshot["mode"]
@@ -66,6 +67,7 @@ class Engine:
         self.rules = build_rules(snapshot.get("rules") or [], identity)
         # Distinguishes the state of bundles that carry the same policy_id; set by the stack.
         self.state_name = self.policy.policy_id
+        self.places = places
         self._planner = Planner(self.rules)
         self._allowed: dict[str | None, Decision] = {}
 
@@ -82,6 +84,8 @@ class Engine:
                 outcome.refusal = plan.access.apply(judgement, outcome, None)
             return outcome
         refusals: list[Refusal] | None = None
+        if self.places is not None:
+            self.places.seen.clear()  # links may have changed since the last call
         for step in plan.steps:
             before = None if tracer is None else tracer.peek(step, judgement)
             refusal = None

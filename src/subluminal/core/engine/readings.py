@@ -39,7 +39,7 @@ class Readings:
     def __call__(self, value: Any) -> tuple[Any, ...]:
         """The wanted value that `value` can be read as, if there is one. No text is read as another text."""
         if self._texts and value.__class__ is not str:
-            for text in _texts(value, self._longest):
+            for text in texts(value, self._longest):
                 if text in self._texts:
                     return (text,)
         if self._numbers and (number := _number(value)) is not None and number in self._numbers:
@@ -117,7 +117,7 @@ def _as_false(value: Any) -> bool:
     return not value or (not isinstance(value, (list, dict)) and double(value) == 0)
 
 
-def _texts(value: Any, longest: int) -> tuple[str | None, ...]:
+def texts(value: Any, longest: int) -> tuple[str | None, ...]:
     """What `String()` of JavaScript and `str()` of Python make of a value that is no text."""
     if value is None:
         return "null", "None"

@@ -1,0 +1,116 @@
+"""The texts that servers may read in a path before they open it.
+
+Some expand variables, some take URLs, decode percent signs, turn backslashes, trim, or normalise; most do none of it.
+So a text with such a character has several readings, and all of them count. A plain path has one and costs nothing.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Variable = Callable[[str], str | None]
+
+# A text that can be read in more ways is made for it.
+MAX_SPELLINGS = 64
+ANOTHER_HOST = "the path is a file URL of another host"
+TOO_MANY = "the path can be read in too many ways"
+
+_HEX = frozenset("0123456789abcdefABCDEF")
+_WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
+_CONTROLS_AND_BLANK = "".join(map(chr, range(33)))
+_SPECIAL = frozenset("%\\$:\"'`<>" + _CONTROLS_AND_BLANK[:-1])
+_LOCAL = frozenset(("", "localhost", "127.0.0.1", "[::1]"))
+
+
+def spellings(text: str, variable: Variable) -> tuple[list[str], str]:
+    """The readings of a path as text, itself first; and what makes them doubtful, if anything does."""
+    found = [text]
+    if text.isascii() and _SPECIAL.isdisjoint(text) and text == text.strip():
+        return found, ""
+    known = {text}
+    doubt = ""
+    for one in found:  # grows as it is read: a reading may have readings of its own
+        for other in _readings(one, variable):
+            if other is None:
+                doubt = doubt or ANOTHER_HOST
+            elif other not in known:
+                known.add(other)
+                found.append(other)
+        if len(found) > MAX_SPELLINGS:
+            return found, TOO_MANY
+    return found, doubt
+
+
+def _readings(text: str, variable: Variable) -> Iterator[str | None]:
+    """None: a reading that leads to no path of this machine."""
+    yield text.strip().strip("\ufeff").strip()
+    yield text.strip(_CONTROLS_AND_BLANK)
+    if text[:1] in "\"'`<" or text[-1:] in "\"'`>":
+        yield text.strip("\"'`<>")
+    if "%" in text:
+        yield percent_decoded(text)
+    if "\\" in text:
+        yield text.replace("\\", "/")
+    if "$" in text:
+        yield _expanded(text, variable)
+    if not text.isascii():
+        from unicodedata import normalize  # few paths need it
+
+        yield normalize("NFC", text)
+        yield normalize("NFD", text)
+    plain = text.translate(_NO_BREAKS) if "\n" in text or "\t" in text or "\r" in text else text
+    if plain.lstrip(_CONTROLS_AND_BLANK)[:5].lower() == "file:":
+        yield from _file_url(plain.strip(_CONTROLS_AND_BLANK)[5:])
+
+
+_NO_BREAKS = {ord(char): None for char in "\t\n\r"}
+
+
+def _file_url(rest: str) -> Iterator[str | None]:
+    """What parsers, and those who only cut off the scheme, make of a `file:` URL. Percent signs are read elsewhere."""
+    for path in (rest, rest.partition("#")[0].partition("?")[0]):
+        turned = path.replace("\\", "/")
+        if not turned.startswith("//"):
+            yield path
+            yield "/" + turned.lstrip("/")
+            continue
+        host, slash, below = turned[2:].partition("/")
+        yield path[2:]
+        yield slash + below
+        if percent_decoded(host).lower() not in _LOCAL:
+            yield None
+
+
+def percent_decoded(text: str) -> str:
+    """Once. What is no escape stays; bytes that are no UTF-8 are kept as Python keeps them in names of files."""
+    first, *pieces = text.split("%")
+    out = [first.encode("utf-8", "surrogatepass")]
+    for piece in pieces:
+        digits = piece[:2]
+        if len(digits) == 2 and _HEX.issuperset(digits):
+            out += (bytes.fromhex(digits), piece[2:].encode("utf-8", "surrogatepass"))
+        else:
+            out += (b"%", piece.encode("utf-8", "surrogatepass"))
+    return b"".join(out).decode("utf-8", "surrogateescape")
+
+
+def printable(text: str) -> str:
+    """Fit to be shown: names come from agents and file systems."""
+    return "".join(char if char.isprintable() else "\ufffd" for char in text)
+
+
+def _expanded(text: str, variable: Variable) -> str:
+    """`$NAME` and `${NAME}`; one that is not set stays, as Python leaves it."""
+    first, *pieces = text.split("$")
+    out = [first]
+    for piece in pieces:
+        if piece.startswith("{") and "}" in piece:
+            name, _, rest = piece[1:].partition("}")
+        else:
+            end = next((at for at, char in enumerate(piece) if char not in _WORD), len(piece))
+            name, rest = piece[:end], piece[end:]
+        value = variable(name) if name else None
+        out += ("$", piece) if value is None else (value, rest)
+    return "".join(out)
