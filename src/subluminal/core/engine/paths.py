@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from subluminal.contracts.vocabulary import UNJUDGED_ARGS
 from subluminal.core.engine.faults import Unavailable
-from subluminal.core.engine.spellings import printable, spellings
+from subluminal.core.engine.spellings import MAX_CHARS, printable, spellings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from subluminal.core.engine.places import Places
 
-# The longest path that Linux opens. One that is longer may be shortened by the server first.
-MAX_CHARS = 4_096
 MAX_SHOWN = 4
 MAX_SHOWN_CHARS = 200
 

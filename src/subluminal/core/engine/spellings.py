@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     Variable = Callable[[str], str | None]
 
+# The longest path that Linux opens. One that is longer may be shortened by the server first.
+MAX_CHARS = 4_096
 # A text that can be read in more ways is made for it.
 MAX_SPELLINGS = 64
 ANOTHER_HOST = "the path is a file URL of another host"
@@ -38,7 +40,7 @@ def spellings(text: str, variable: Variable) -> tuple[list[str], str]:
             elif other not in known:
                 known.add(other)
                 found.append(other)
-        if len(found) > MAX_SPELLINGS:
+        if len(found) > MAX_SPELLINGS or len(found[-1]) > MAX_CHARS:
             return found, TOO_MANY
     return found, doubt
 
