@@ -38,7 +38,9 @@ Opened = str | None
 
 
 def servers_installed() -> bool:
-    return npm.installed(INSTALL_DIR, PACKAGE_JSON) and (PACKAGES / REQUIREMENTS.split("==")[0].replace("-", "_")).exists()
+    return (
+        npm.installed(INSTALL_DIR, PACKAGE_JSON) and (PACKAGES / REQUIREMENTS.split("==")[0].replace("-", "_")).exists()
+    )
 
 
 def install_servers() -> None:
@@ -56,10 +58,10 @@ def install_servers() -> None:
 # -- paths --------------------------------------------------------------------------------------------------------
 
 FILES = """repo/a.txt repo/sub/b.txt repo/sub/deep/c.txt repo/%2e%2e/p.txt repo/%2e%2e/outside/s.txt repo/~/t.txt
-repo/~/h.txt repo/file:/q.txt repo/$HOME/h.txt repo/a%20b.txt repo/..\\outside\\s.txt repo/sub\\b.txt repo/localhost/l.txt
-repo/é.txt repo/.hidden/x.txt repo/...//dots.txt repo/UPPER/u.txt repo/sub/out.d/z.txt repo/out%2fs.txt repo/a?b.txt
-outside/s.txt outside/a.txt outside/deep/d.txt outside/sub/b.txt outside/é.txt outside/%2e%2e/p.txt
-repo2/s.txt repository/s.txt home/h.txt home/sub/b.txt s.txt a.txt p.txt"""
+repo/~/h.txt repo/file:/q.txt repo/$HOME/h.txt repo/a%20b.txt repo/..\\outside\\s.txt repo/sub\\b.txt
+repo/localhost/l.txt repo/é.txt repo/.hidden/x.txt repo/...//dots.txt repo/UPPER/u.txt repo/sub/out.d/z.txt
+repo/out%2fs.txt repo/a?b.txt outside/s.txt outside/a.txt outside/deep/d.txt outside/sub/b.txt outside/é.txt
+outside/%2e%2e/p.txt repo2/s.txt repository/s.txt home/h.txt home/sub/b.txt s.txt a.txt p.txt"""
 ODD_FILES = ("repo/a b.txt", "repo/ a.txt", "repo/a.txt ", "repo/new\nline.txt", "outside/ s.txt", 'repo/"a.txt"')
 LINKS = {
     "repo/out": "../outside",

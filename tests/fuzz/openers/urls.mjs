@@ -2,10 +2,15 @@
 import readline from "node:readline";
 import { ProxyAgent, fetch } from "undici";
 
+// undici throws some refusals where nobody waits for them, and then its promise is never settled.
+let refused = () => {};
+process.on("uncaughtException", () => refused());
 const dispatcher = new ProxyAgent({ uri: process.argv[2], proxyTunnel: false });
 for await (const line of readline.createInterface({ input: process.stdin })) {
+  const thrown = new Promise((resolve) => (refused = resolve));
   try {
-    await fetch(JSON.parse(line), { dispatcher, redirect: "manual", signal: AbortSignal.timeout(3000) });
+    const signal = AbortSignal.timeout(3000);
+    await Promise.race([fetch(JSON.parse(line), { dispatcher, redirect: "manual", signal }), thrown]);
   } catch {}
   console.log("null");
 }

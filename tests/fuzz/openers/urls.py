@@ -3,6 +3,8 @@
 import json
 import sys
 import urllib.request
+from functools import cache
+from typing import Any
 
 PROXY = sys.argv[1]
 
@@ -18,11 +20,15 @@ def with_requests(url: str) -> None:
     requests.get(url, proxies={"http": PROXY, "https": PROXY}, timeout=5, allow_redirects=False)
 
 
-def with_httpx(url: str) -> None:
+@cache
+def client() -> Any:
     import httpx2
 
-    with httpx2.Client(proxy=PROXY, timeout=5) as client:
-        client.get(url)
+    return httpx2.Client(proxy=PROXY, timeout=5)
+
+
+def with_httpx(url: str) -> None:
+    client().get(url)
 
 
 LIBRARIES = {"urllib": with_urllib, "requests": with_requests, "httpx": with_httpx}

@@ -98,7 +98,9 @@ def test_the_first_of_a_run_says_where_it_began(tmp_path: Path, home: Path) -> N
     assert machine(tmp_path / "second", run_id="r").root == str(tmp_path / "first")
     assert machine(tmp_path / "second", run_id="another").root == str(tmp_path / "second")
     (tmp_path / ".git").mkdir()
-    assert machine(tmp_path / "first", run_id="r").root == str(tmp_path / "first"), "a repository made later moves nothing"
+    assert machine(tmp_path / "first", run_id="r").root == str(tmp_path / "first"), (
+        "a repository made later moves nothing"
+    )
 
 
 def test_the_keeper_of_a_run_says_it_before_any_server(tmp_path: Path, home: Path) -> None:

@@ -46,9 +46,7 @@ def _of_url(text: str, nested: int) -> Iterator[str]:
     scheme, rest = _scheme(text)
     turned = rest.replace("\\", "/") if "\\" in rest else rest
     if turned.startswith("//"):
-        yield from _ends(rest.lstrip("/\\"))
-        if not rest[2:3] or rest[2:3] not in "/\\":
-            yield from _ends(rest[2:])
+        yield from _ends(rest.lstrip("/\\") if scheme is None or scheme in _SPECIAL else rest[2:])
         return
     if scheme is None:
         if not turned.startswith(("/", "?", "#")):

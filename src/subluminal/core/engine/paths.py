@@ -170,18 +170,18 @@ def entry_fault(entry: str) -> str | None:
 
 
 def read_path(value: str, places: Places) -> Read:
-    """Where a value may lead. No server opens a NUL, but some cut the text there; lone surrogates have no one name."""
+    """Where a value may lead. Nothing opens a NUL unless the text is shortened; lone surrogates have no one name."""
     if len(value) > MAX_CHARS:
         return Read([], "the path is too long", True)
     openable = "\0" not in value
-    text = value.partition("\0")[0]
+    text = value
     if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
         text = "".join("\ufffd" if "\ud800" <= char <= "\udfff" else char for char in text)  # as Node does
         openable = False
     texts, doubt = spellings(text, places.variable)
     found: dict[str, None] = {}
     for one in texts:
-        for base, path in _starts(one.partition("\0")[0], places):
+        for base, path in _starts(one, places):
             try:
                 for real in _led(base, path, places):
                     found[real] = None
@@ -207,8 +207,11 @@ def _starts(text: str, places: Places) -> Iterator[tuple[str, str]]:
 def _led(base: str, path: str, places: Places) -> Iterator[str]:
     """Physically, and as those see it who shorten the text first."""
     if ".." in path:
-        yield places.real("/", shortened(path if base == "/" else f"{base}/{path}"))
-    yield places.real(base, path)
+        short = shortened(path if base == "/" else f"{base}/{path}")
+        if "\0" not in short:
+            yield places.real("/", short)
+    if "\0" not in path:
+        yield places.real(base, path)
 
 
 def shortened(path: str) -> str:

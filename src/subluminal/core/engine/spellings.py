@@ -21,15 +21,17 @@ TOO_MANY = "the path can be read in too many ways"
 
 _HEX = frozenset("0123456789abcdefABCDEF")
 _WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
+_SCHEME = _WORD | frozenset("+-.")
 _CONTROLS_AND_BLANK = "".join(map(chr, range(33)))
-_SPECIAL = frozenset("%\\$:\"'`<>" + _CONTROLS_AND_BLANK[:-1])
+_ENDS = frozenset("?#;")
+_SPECIAL = _ENDS | frozenset("%\\$:\"'`<>" + _CONTROLS_AND_BLANK[:-1])
 _LOCAL = frozenset(("", "localhost", "127.0.0.1", "[::1]"))
 
 
 def spellings(text: str, variable: Variable) -> tuple[list[str], str]:
     """The readings of a path as text, itself first; and what makes them doubtful, if anything does."""
     found = [text]
-    if text.isascii() and _SPECIAL.isdisjoint(text) and text == text.strip():
+    if text.isascii() and _SPECIAL.isdisjoint(text) and text == text.strip() and not text.startswith("//"):
         return found, ""
     known = {text}
     doubt = ""
@@ -62,27 +64,46 @@ def _readings(text: str, variable: Variable) -> Iterator[str | None]:
 
         yield normalize("NFC", text)
         yield normalize("NFD", text)
-    plain = text.translate(_NO_BREAKS) if "\n" in text or "\t" in text or "\r" in text else text
-    if plain.lstrip(_CONTROLS_AND_BLANK)[:5].lower() == "file:":
-        yield from _file_url(plain.strip(_CONTROLS_AND_BLANK)[5:])
+    yield from _as_url(text)
+    if "\0" in text:
+        yield text.partition("\0")[0]
 
 
 _NO_BREAKS = {ord(char): None for char in "\t\n\r"}
 
 
-def _file_url(rest: str) -> Iterator[str | None]:
-    """What parsers, and those who only cut off the scheme, make of a `file:` URL. Percent signs are read elsewhere."""
-    for path in (rest, rest.partition("#")[0].partition("?")[0]):
+def _as_url(text: str) -> Iterator[str | None]:
+    """The path of a URL, absolute or not: to parsers line breaks are not there, and `?`, `#` or `;` ends it."""
+    joined = text.translate(_NO_BREAKS)
+    yield joined
+    scheme, colon, rest = joined.strip(_CONTROLS_AND_BLANK).partition(":")
+    if colon and _SCHEME.issuperset(scheme):
+        yield from _url_path(rest, True, scheme.lower() == "file")
+    elif joined.startswith("//") or not _ENDS.isdisjoint(joined):
+        yield from _url_path(joined, False, False)
+
+
+def _url_path(rest: str, is_url: bool, is_file: bool) -> Iterator[str | None]:
+    """What parsers, and those who only cut off the scheme, make of a URL. Percent signs are read elsewhere."""
+    cut = rest.partition("#")[0].partition("?")[0]
+    for path in (rest, cut, _without_parameters(cut)):
         turned = path.replace("\\", "/")
         if not turned.startswith("//"):
             yield path
-            yield "/" + turned.lstrip("/")
+            if is_url:
+                yield "/" + turned.lstrip("/")
             continue
         host, slash, below = turned[2:].partition("/")
         yield path[2:]
         yield slash + below
-        if percent_decoded(host).lower() not in _LOCAL:
+        if is_file and percent_decoded(host).lower() not in _LOCAL:
             yield None
+
+
+def _without_parameters(path: str) -> str:
+    """What Python's `urlparse` takes off the last name of a path."""
+    parent, slash, name = path.rpartition("/")
+    return parent + slash + name.partition(";")[0]
 
 
 def percent_decoded(text: str) -> str:

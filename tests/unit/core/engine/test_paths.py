@@ -74,9 +74,23 @@ def test_one_link_and_two_dots_are_judged_both_ways(here: Here) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["../outside/x", "~/x", "$OUT/x", "${OUT}/x", "file:../outside/x", "%2e%2e/outside/x", "..\\outside\\x", " ../outside/x",
-     '"../outside/x"', "%252e%252e/outside/x", "%2e%2e%5coutside", "../outside/x\0", "x\0", "\ud800"],
-)  # fmt: skip
+    [
+        "../outside/x",
+        "~/x",
+        "$OUT/x",
+        "${OUT}/x",
+        "file:../outside/x",
+        "%2e%2e/outside/x",
+        "..\\outside\\x",
+        " ../outside/x",
+        '"../outside/x"',
+        "%252e%252e/outside/x",
+        "%2e%2e%5coutside",
+        "../outside/x\0",
+        "x\0",
+        "\ud800",
+    ],
+)
 def test_what_any_server_might_open_elsewhere_is_not_let_through(here: Here, value: str) -> None:
     assert here.allow(".")(value) is False
 
@@ -187,9 +201,41 @@ def test_entries_that_are_none_have_one(entry: str) -> None:
 # -- hostile texts ------------------------------------------------------------------------------------------------
 
 PIECES = st.sampled_from(
-    ["..", ".", "/", "//", "a", "sub", "%2e", "%2f", "%25", "\\", "~", "$OUT", "${", "}", "file:", "FILE://", "localhost",
-     " ", "\n", '"', "\0", "é", "e\u0301", "\ud800", "\udcff", "?", "#", ":", "%c0", "%", "<", ">"]
-)  # fmt: skip
+    [
+        "..",
+        ".",
+        "/",
+        "//",
+        "a",
+        "sub",
+        "%2e",
+        "%2f",
+        "%25",
+        "\\",
+        "~",
+        "$OUT",
+        "${",
+        "}",
+        "file:",
+        "FILE://",
+        "localhost",
+        " ",
+        "\n",
+        '"',
+        "\0",
+        "é",
+        "e\u0301",
+        "\ud800",
+        "\udcff",
+        "?",
+        "#",
+        ":",
+        "%c0",
+        "%",
+        "<",
+        ">",
+    ]
+)
 TEXTS = st.lists(PIECES, max_size=12).map("".join)
 
 
