@@ -265,7 +265,8 @@ def url_opener(proxy: Proxy, program: str) -> Iterator[Callable[[str], Opened]]:
         options = ["--ignore-robots-txt", "--allow-private-ips", f"--proxy-url={proxy.url}"]
         command = [sys.executable, "-m", "mcp_server_fetch", *options]
         with server(command, places.ROOT, {**environ, "PYTHONPATH": str(PACKAGES)}) as call:
-            yield lambda url: after(lambda: call("fetch", {"url": url, "raw": True}))
+            # A message that is no UTF-8 is never answered.
+            yield lambda url: None if _has_surrogates(url) else after(lambda: call("fetch", {"url": url, "raw": True}))
     elif program == "undici":
         script = INSTALL_DIR / "urls.mjs"
         script.write_text((SOURCE / "urls.mjs").read_text())
@@ -274,6 +275,10 @@ def url_opener(proxy: Proxy, program: str) -> Iterator[Callable[[str], Opened]]:
     else:
         with lines([sys.executable, str(SOURCE / "urls.py"), proxy.url], places.ROOT, environ) as ask:
             yield lambda url: after(lambda: ask([program, url]))
+
+
+def _has_surrogates(text: str) -> bool:
+    return any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def _bytes(text: str) -> bytes:

@@ -11,20 +11,20 @@ PROXY = sys.argv[1]
 
 def with_urllib(url: str) -> None:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({"http": PROXY, "https": PROXY}))
-    opener.open(url, timeout=5).close()
+    opener.open(url, timeout=3).close()
 
 
 def with_requests(url: str) -> None:
     import requests
 
-    requests.get(url, proxies={"http": PROXY, "https": PROXY}, timeout=5, allow_redirects=False)
+    requests.get(url, proxies={"http": PROXY, "https": PROXY}, timeout=3, allow_redirects=False)
 
 
 @cache
 def client() -> Any:
     import httpx2
 
-    return httpx2.Client(proxy=PROXY, timeout=5)
+    return httpx2.Client(proxy=PROXY, timeout=3)
 
 
 def with_httpx(url: str) -> None:
