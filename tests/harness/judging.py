@@ -5,6 +5,7 @@ What is let through strictly was not opened elsewhere; what was opened inside is
 
 from __future__ import annotations
 
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 from harness.openers import Tree
@@ -17,8 +18,13 @@ DIRECTORIES = ("repo", "outside", "repo/sub")
 PATTERNS = ("good.test", "*.good.test", "evil.test", "loopback", "private")
 # The directories that a server is told in its command; all others are told none.
 TOLD = {"filesystem": ("repo", "."), "filesystem of base": (".",)}
-_LOOPBACK = ("127.", "0.0.0.0")
-_PRIVATE = ("10.", "192.168.", "172.16.", "169.254.", "100.64.", "0.", "fe80:", "fc00:", "fd00:", "fec0:")
+_PRIVATE = [
+    ip_network(network)
+    for network in (
+        *("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "100.64.0.0/10", "0.0.0.0/8"),
+        *("192.0.0.0/24", "198.18.0.0/15", "fc00::/7", "fe80::/10", "fec0::/10"),
+    )
+]
 
 
 def judged(predicate: Any, value: Any) -> bool | None:
@@ -72,8 +78,12 @@ def host_faults(url: str, host: str | None) -> list[tuple[str, str, str]]:
 
 
 def is_meant(pattern: str, host: str) -> bool:
+    try:
+        address = ip_address(host)
+    except ValueError:
+        if pattern == "loopback":
+            return host == "localhost" or host.endswith(".localhost")
+        return host.endswith(pattern[1:]) if pattern.startswith("*") else host == pattern
     if pattern == "loopback":
-        return host.startswith(_LOOPBACK) or host in ("::1", "::", "localhost") or host.endswith(".localhost")
-    if pattern == "private":
-        return host.startswith(_PRIVATE) and not host.endswith(".test")
-    return host.endswith(pattern[1:]) if pattern.startswith("*") else host == pattern
+        return address.is_loopback or address.is_unspecified
+    return pattern == "private" and any(address in network for network in _PRIVATE)

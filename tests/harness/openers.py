@@ -225,7 +225,7 @@ class Proxy:
     def taken(self) -> Opened:
         """The host that was asked for since the last time, as the system would connect to it."""
         hosts, self.hosts = self.hosts, []
-        return connected(hosts[0]) if hosts else None
+        return connected(hosts[0]) or None if hosts else None
 
     def close(self) -> None:
         self._server.shutdown()
@@ -235,10 +235,13 @@ class Proxy:
 def connected(authority: str) -> Opened:
     """The host of `host:port`: an address as the C library reads it, or a name in lower case without its last dot."""
     host = authority.rpartition("@")[2].lower()
-    host = host[: host.find("]") + 1] if host.startswith("[") else host.partition(":")[0]
     if host.startswith("["):
+        host = host[: host.find("]") + 1]
+    elif host.count(":") < 2:  # httpx leaves out the brackets
+        host = host.partition(":")[0]
+    if ":" in host:
         try:
-            address = ipaddress.IPv6Address(host[1:-1].partition("%")[0])
+            address = ipaddress.IPv6Address(host.strip("[]").partition("%")[0])
         except ValueError:
             return None  # nothing can be connected to
         return str(address.ipv4_mapped or address)

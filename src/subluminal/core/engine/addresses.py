@@ -61,17 +61,19 @@ def is_network(pattern: str) -> bool:
     return True
 
 
-def ipv4(host: str) -> set[int] | None:
-    """The addresses that a host in lower case may be read as: none where it is a name, None where it is neither.
+def ipv4(host: str) -> tuple[set[int], bool]:
+    """The addresses that a host in lower case may be read as, and whether that is certain.
 
-    A part with a leading zero is octal to most and decimal to some.
+    None where it is a name. A part with a leading zero is octal to most and decimal to some; what ends in a number and
+    is no address is refused by some and looked up by others.
     """
     parts = host.split(".")
     last = parts[-1]
     if not last.isdecimal() and not (last.startswith("0x") and _DIGITS[16].issuperset(last[2:])):
-        return set()
-    found = {_address(parts, zero_is_octal) for zero_is_octal in (True, False)} - {None}
-    return {number for number in found if number is not None} or None
+        return set(), True
+    found = {_address(parts, zero_is_octal) for zero_is_octal in (True, False)}
+    # The bare prefix is 0 to browsers and no number to the C library.
+    return {number for number in found if number is not None}, None not in found and "0x" not in parts
 
 
 def _address(parts: list[str], zero_is_octal: bool) -> int | None:

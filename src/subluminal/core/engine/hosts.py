@@ -36,13 +36,13 @@ _PRIVATE_ENDINGS = (".internal", ".local", ".home.arpa", ".localdomain")
 
 
 class Host:
-    """One reading of a host: a name, or an address with those inside it."""
+    """One reading of a host: a name, or an address (version and number) with those that it may lead to."""
 
     __slots__ = ("addresses", "name")
 
     def __init__(self, name: str, addresses: tuple[tuple[int, int], ...] = ()) -> None:
         self.name = name
-        self.addresses = addresses
+        self.addresses = addresses  # what lets through asks the first
 
 
 class Hosts:
@@ -126,9 +126,13 @@ def _test(pattern: str, generous: bool) -> Callable[[Host], bool]:
         return _word_test(pattern, generous)
     if is_network(pattern):
         networks = Networks(pattern)
-        return lambda host: any(networks.hold(*address) for address in host.addresses)
+        return lambda host: any(networks.hold(*address) for address in _asked(host, generous))
     named = glob_test(_pattern_name(pattern))
     return lambda host: named(host.name)
+
+
+def _asked(host: Host, generous: bool) -> tuple[tuple[int, int], ...]:
+    return host.addresses if generous else host.addresses[:1]
 
 
 def _word_test(word: str, generous: bool) -> Callable[[Host], bool]:
@@ -138,7 +142,7 @@ def _word_test(word: str, generous: bool) -> Callable[[Host], bool]:
 
     def test(host: Host) -> bool:
         if host.addresses:
-            return any(networks.hold(*address) for address in host.addresses)
+            return any(networks.hold(*address) for address in _asked(host, generous))
         if word == LOOPBACK:
             return host.name in _LOCAL_NAMES or host.name.endswith(".localhost")
         return generous and host.name.endswith(_PRIVATE_ENDINGS)
@@ -192,9 +196,12 @@ def _hosts(text: str) -> list[Host | None]:
 
 def _six(address: Any) -> Host:
     inner = embedded(address)
-    numbers = [(6, int(address))] + ([] if inner is None else [(4, inner)])
-    name = str(address) if inner is None or int(address) >> 32 != 0xFFFF else dotted(inner)
-    return Host(name, tuple(numbers))
+    outer = (6, int(address))
+    if inner is None:
+        return Host(str(address), (outer,))
+    if int(address) >> 32 == 0xFFFF:  # mapped: the system connects to the IPv4 address
+        return Host(dotted(inner), ((4, inner), outer))
+    return Host(str(address), (outer, (4, inner)))
 
 
 def _named(text: str) -> list[Host | None]:
@@ -213,11 +220,10 @@ def _named(text: str) -> list[Host | None]:
         if not _FORBIDDEN.isdisjoint(name):
             found.append(None)
             continue
-        numbers = ipv4(name)
-        if numbers is None:
-            found += (None, Host(name))
-        elif numbers:
-            found += [Host(dotted(number), ((4, number),)) for number in sorted(numbers)]
-        else:
+        numbers, sure = ipv4(name)
+        found += [Host(dotted(number), ((4, number),)) for number in sorted(numbers)]
+        if not sure:
+            found.append(None)
+        if not numbers or not sure:
             found.append(Host(name))
     return found
