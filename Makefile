@@ -36,7 +36,8 @@ test-clients: setup
 
 # Coverage-guided, on the reading of hostile lines; then new examples for every property test of the adapter (the life of
 # ids among them), for random producers against the ledger's rules of ownership, for run state that is killed at its
-# stores, and for what the two SDKs' own validators make of a value (the TypeScript SDK comes from npm into .venv/sdks).
+# stores, for what the two SDKs' own validators make of a value (the TypeScript SDK comes from npm into .venv/sdks), and
+# for what programs really open (the filesystem and fetch servers come into .venv/openers).
 FUZZ_SECONDS ?= 60
 fuzz: setup
 	@if $(PIP) atheris==3.0.0; then \
@@ -44,7 +45,8 @@ fuzz: setup
 	else echo "atheris cannot be installed here; only the property tests run"; fi
 	@HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest tests/unit/mcp tests/unit/core/emit \
 		tests/unit/core/engine/test_readings.py tests/unit/ledger/test_producer_rules.py \
-		tests/unit/host/run/test_crash.py -r s --no-header
+		tests/unit/host/run/test_crash.py tests/unit/core/engine/test_paths.py tests/unit/core/engine/test_hosts.py \
+		tests/torture/test_openings.py -r s --no-header
 
 check: setup
 	@$(BIN)/ruff check .

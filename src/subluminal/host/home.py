@@ -13,7 +13,7 @@ spool/          one journal per shim, `<shim_id>.jsonl`, ingested by ledgerd exa
 spool/rejected/ lines of journals that are no events
 state/          state of scopes that outlive a run: `wide.2.state`
 run/            run state shared between the shims of a run, `<hash>.2.state`; what its servers said of their tools,
-                `<hash>.tools`; who runs an agent, `<pid>.json`
+                `<hash>.tools`; where the run began, `<hash>.root`; who runs an agent, `<pid>.json`
 snapshots/      compiled policies, `<hash of the source>.json`
 backups/        clients' files as they were before an import
 secrets/        the file key store
@@ -155,6 +155,10 @@ def wide_state_file(home: str | None = None) -> str:
 
 def tool_notes_file(name: str) -> str:
     return os.path.join(run_dir(), f"{name}.tools")
+
+
+def run_root_file(name: str) -> str:
+    return os.path.join(run_dir(), f"{name}.root")
 
 
 def registration_file(pid: int) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from subluminal.contracts.identity import Identity
+    from subluminal.core.engine.places import Places
     from subluminal.policy.sources import PolicySource
 
 _Stamp = tuple[int, int, int]
@@ -35,6 +36,7 @@ class PolicyWatch:
         identity: Identity,
         *,
         of_entry: bool = False,
+        places: Places | None = None,
     ) -> None:
         self._environ = dict(environ)
         self._cwd = cwd
@@ -42,6 +44,7 @@ class PolicyWatch:
         names_one = explicit or any(environ.get(name) for name in NAMING_VARIABLES)
         self._client = client_environment() if of_entry and names_one else None
         self._identity = identity
+        self._places = places
         self.error: str | None = None
         self.origin = ""
         self.ever_loaded = False
@@ -63,7 +66,7 @@ class PolicyWatch:
         self.origin = ", ".join(source.path or source.origin for source in sources)
         self._stamps = _stamps(sources)
         try:
-            engines = [Engine(source.load(), self._identity) for source in sources]
+            engines = [Engine(source.load(), self._identity, self._places) for source in sources]
         except PolicyError as fault:
             self.error = str(fault)
             return

@@ -20,6 +20,7 @@ from subluminal.core.engine.stack import Stack
 from subluminal.core.gate.gate import Gate
 from subluminal.core.redact.redactor import Redactor
 from subluminal.host.identity import discover, make_source
+from subluminal.host.places import ThisMachine
 from subluminal.host.record.doorbell import Doorbell
 from subluminal.host.record.sinks import open_sink
 from subluminal.host.run.files import keep_fresh
@@ -28,7 +29,7 @@ from subluminal.producer.policies import PolicyWatch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, MutableMapping
+    from collections.abc import Iterable, MutableMapping, Sequence
     from typing import Any
 
     from subluminal.contracts.identity import Identity, Source
@@ -144,19 +145,23 @@ def assemble(
     secrets: Iterable[Any] = (),
     config: Config | None = None,
     of_entry: bool = False,
+    command: Sequence[str] = (),
 ) -> Producer:
     """Find out who acts, and open what a producer needs.
 
     `policy` is a path (the organisation's policy is in force as well), a compiled snapshot (exactly that), or None: the
     policies found for this directory. `events` names a sink as `--events` does. `of_entry`: see `PolicyWatch`.
+    `command` is the server's, where we run one.
     """
     source = make_source()
     sink = open_sink(events or environ.get("SUB_EVENTS") or "ledger", source.shim_id)
     identity = discover(environ, source.host_id, client)
+    cwd = os.getcwd()
+    places = ThisMachine(environ, cwd, run_id=identity.run_id, command=command, of_entry=of_entry)
     policies: PolicyWatch | Stack
     if isinstance(policy, dict):
-        policies = Stack([Engine(policy, identity)])
+        policies = Stack([Engine(policy, identity, places)])
     else:
-        policies = PolicyWatch(environ, os.getcwd(), policy, identity, of_entry=of_entry)
+        policies = PolicyWatch(environ, cwd, policy, identity, of_entry=of_entry, places=places)
     redactor = Redactor(secrets, config.patterns if config is not None else ())
     return Producer(identity, source, sink, SharedState.open(identity.run_id), policies, redactor, config)

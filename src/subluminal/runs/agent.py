@@ -56,7 +56,7 @@ class FollowedAgent:
     async def follow(self, tell: Callable[[AgentEvent], None]) -> AgentOutcome:
         """To its end. `tell` hears each event once it is recorded."""
         membership = self._run.membership
-        membership.register(self._run.environ)
+        membership.register(self._run.environ, self._request.cwd or os.getcwd())
         if self._recorder is not None:
             self._recorder.open(self._backend.kind)
         async with self._backend.run(self._request) as agent:

@@ -69,7 +69,7 @@ def execute(
 
     if producer.policy_error is not None:
         say(f"sub: the policy could not be loaded, so every tool call will be refused: {producer.policy_error}")
-    if (fault := membership.register(run.environ)) is not None:
+    if (fault := membership.register(run.environ, os.getcwd())) is not None:
         say(f"sub: nothing can be recorded: {home.sub_home()} cannot be written ({fault.strerror}); see `sub doctor`")
     producer.open({"command": os.path.basename(command[0])}, policies=False)
     try:

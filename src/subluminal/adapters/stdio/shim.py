@@ -114,6 +114,7 @@ def _open_producer(options: Options, setup: ServerSetup) -> Producer:
         secrets=setup.secrets,
         config=setup.config,
         of_entry=True,
+        command=options.command,
     )
     producer.open({"server_name": options.server_name}, setup.injections)
     return producer

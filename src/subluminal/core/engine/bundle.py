@@ -89,6 +89,8 @@ class Engine:
                 outcome.refusal = plan.access.apply(judgement, outcome, None)
             return outcome
         refusals: list[Refusal] | None = None
+        if self.places is not None:
+            self.places.seen.clear()  # links may have changed since the last call
         for step in plan.steps:
             before = None if tracer is None else tracer.peek(step, judgement)
             refusal = None

@@ -117,9 +117,11 @@ def remove_stale(older_than_seconds: float = STALE_AFTER_SECONDS, directory: str
         return 0
     limit = time.time() - older_than_seconds
     for name in names:
-        if not name.endswith((".state", ".state.bad", ".new", ".tools")):
+        if not name.endswith((".state", ".state.bad", ".new", ".tools", ".root")):
             continue
         path = os.path.join(where, name)
+        if name.endswith(".root") and f"{name[:-5]}.{FORMAT}.state" in names:
+            continue  # written once, and needed for as long as the run's state is kept fresh
         try:
             if os.lstat(path).st_mtime < limit:
                 os.unlink(path)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from subluminal.host.run.processes import end_run_processes
 from subluminal.host.run.registration import Registration
+from subluminal.host.run.root import settle_root
 from subluminal.host.run.state import SharedState
 
 
@@ -22,8 +23,12 @@ class Membership:
         self._owner = owner
         self._registration: Registration | None = None
 
-    def register(self, environ: Mapping[str, str]) -> OSError | None:
-        """Why it cannot be done, if so: the run goes on, and its shims find it through their environment."""
+    def register(self, environ: Mapping[str, str], directory: str) -> OSError | None:
+        """Why it cannot be done, if so: the run goes on, and its shims find it through their environment.
+
+        `directory` is where the run begins.
+        """
+        settle_root(self.run_id, directory)
         try:
             self._registration = Registration(environ)
         except OSError as error:

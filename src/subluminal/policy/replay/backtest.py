@@ -2,10 +2,11 @@
 
 Every run is replayed on its own, in the order in which its calls were decided, at their recorded times. Budgets,
 buckets, breakers and dedupe windows fill up as they would have; how a call ended feeds the breakers at the time it
-ended. Three things the record cannot tell are never guessed:
+ended. Four things the record cannot tell are never guessed:
 
 - the arguments, where the preview is cut or masked: a preview counts only if it hashes to the recorded `args_hash`.
   Otherwise a rule with predicates on arguments is *unknown*, and so is the call, unless a rule before it settles it;
+- where a path led then, on that machine: a call that a rule with `path_within` decides is unknown;
 - which of the recorded risk classes came from the server and which from the policy then in force, where that policy is
   not known: if the new policy's rules depend on it, the call is unknown;
 - how a call would have ended that was refused then and would be let through now: it feeds no breaker.
@@ -27,7 +28,14 @@ from subluminal.contracts.errors import CanonicalError
 from subluminal.contracts.history import RecordedCall, RecordedRun
 from subluminal.contracts.identity import Identity
 from subluminal.contracts.toolcall import ToolCall
-from subluminal.contracts.vocabulary import ALLOW, EVALUATION_ERROR, RUN_TERMINATED, THROTTLE, UNINSPECTED_ARGS
+from subluminal.contracts.vocabulary import (
+    ALLOW,
+    EVALUATION_ERROR,
+    RUN_TERMINATED,
+    THROTTLE,
+    UNINSPECTED_ARGS,
+    UNJUDGED_ARGS,
+)
 from subluminal.core.engine.bundle import Engine
 from subluminal.core.engine.matchers import selectors_match
 from subluminal.core.engine.stack import Stack, Verdict
@@ -38,6 +46,8 @@ if TYPE_CHECKING:
 
 MAX_EXAMPLES = 3
 _UNKNOWN_CODES = (UNINSPECTED_ARGS, EVALUATION_ERROR)
+_NO_ARGUMENTS = ("ARGUMENTS", "The recorded preview does not hold the whole arguments.")
+_NO_PLACES = ("PLACES", "It is not known where the path led when the call was made.")
 _MAX_TOOLS = 4_096
 
 
@@ -127,6 +137,7 @@ class Backtest:
         self._real = _stack(snapshot, snapshot.get("defaults") or {})
         self._closed = _stack(snapshot, {"decision_on_error": "BLOCK"})
         self._open = _stack(snapshot, {"decision_on_error": "ALLOW"})
+        self._asks_places = _names("path_within", snapshot["rules"])
         self._needs: dict[tuple[str, str, frozenset[str], frozenset[str]], tuple[bool, bool]] = {}
 
     @property
@@ -173,14 +184,15 @@ class Backtest:
         stack = self._real
         if needs_risk:
             call.risk_classes = risk
-        if unknown and recorded.ambiguous is None:
-            trial = self._closed.judge(call, lambda: None, lambda: recorded.args_hash, _Trial(state), now, now)
-            unknown = _spoken(trial.decision).reason_code in _UNKNOWN_CODES
-            stack = self._open if unknown and recorded.action == ALLOW else self._closed
+        if (unknown or (needs_args and self._asks_places)) and recorded.ambiguous is None:
+            trial = self._closed.judge(call, lambda: value, lambda: recorded.args_hash, _Trial(state), now, now)
+            lacking, spoken = unknown, _spoken(trial.decision)
+            unknown = spoken.reason_code in (_UNKNOWN_CODES if lacking else (UNJUDGED_ARGS,))
+            if lacking or unknown:
+                stack = self._open if unknown and recorded.action == ALLOW else self._closed
             if unknown:
-                spoken = _spoken(trial.decision)
-                group = self.unknown.at(spoken.rule_id, "UNKNOWN", "ARGUMENTS")
-                group.add(run, recorded, "The recorded preview does not hold the whole arguments.")
+                code, text = _NO_ARGUMENTS if lacking else _NO_PLACES
+                self.unknown.at(spoken.rule_id, "UNKNOWN", code).add(run, recorded, text)
         verdict = stack.judge(call, lambda: value, lambda: recorded.args_hash, state, now, now)
         if needs_risk and not unknown:
             message = "It is not known who gave the recorded risk classes."
@@ -256,6 +268,13 @@ def _arguments(call: RecordedCall) -> dict[str, Any] | None:
     except (CanonicalError, UnicodeEncodeError):
         return None
     return value if digest(canonical) == call.args_hash and isinstance(value, dict) else None
+
+
+def _names(key: str, tree: Any) -> bool:
+    """Whether a mapping somewhere in the rules has this key."""
+    if isinstance(tree, dict):
+        return key in tree or any(_names(key, value) for value in tree.values())
+    return isinstance(tree, list) and any(_names(key, value) for value in tree)
 
 
 def _spoken(decision: Decision) -> Decision:

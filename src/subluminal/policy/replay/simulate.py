@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from subluminal.contracts.canonical import canonical_bytes, digest, parse
@@ -12,15 +13,16 @@ from subluminal.core.engine.bundle import Engine
 from subluminal.core.engine.stack import Stack, Verdict
 from subluminal.core.engine.state import LocalState
 from subluminal.core.engine.trace import unmatched
+from subluminal.host.places import ThisMachine
 
 
 class Simulation:
-    """One run under one compiled policy. `start_ms` is the wall clock at `at_ms` 0."""
+    """One run under one compiled policy, begun in this directory. `start_ms` is the wall clock at `at_ms` 0."""
 
     def __init__(self, snapshot: dict[str, Any], identity: Identity, start_ms: int = 0) -> None:
         self.snapshot = snapshot
         self.start_ms = start_ms
-        self.engine = Engine(snapshot, identity)
+        self.engine = Engine(snapshot, identity, ThisMachine(os.environ, os.getcwd()))
         self.stack = Stack([self.engine])
         self.state = LocalState()
 

@@ -43,7 +43,7 @@ def test_what_a_killed_run_left_is_cleared_by_the_next(home: Path) -> None:
 
 def test_a_member_of_a_run_is_registered_hears_its_end_and_leaves_nothing(home: Path) -> None:
     membership = Membership("r", owner=True)
-    assert membership.register({"SUB_RUN_ID": "r"}) is None
+    assert membership.register({"SUB_RUN_ID": "r"}, "/") is None
     assert registered("r") == [os.getpid()]
     assert membership.terminated is None
     kill("r", "OPERATOR", "enough")
@@ -55,6 +55,6 @@ def test_a_member_of_a_run_is_registered_hears_its_end_and_leaves_nothing(home: 
 def test_without_a_home_that_can_be_written_one_takes_part_all_the_same(home: Path) -> None:
     home.write_text("not a directory")
     membership = Membership("r", owner=True)
-    assert isinstance(membership.register({"SUB_RUN_ID": "r"}), OSError)
+    assert isinstance(membership.register({"SUB_RUN_ID": "r"}, "/"), OSError)
     assert membership.terminated is None
     membership.leave()

@@ -1,0 +1,170 @@
+"""This machine as `path_within` sees it: where paths start, and where links lead.
+
+`ThisMachine` costs nothing until a policy asks. The root of a run is one fact for all its shims: the first that asks
+writes down where the run began (`host.run.root`), so that neither a later `cd` nor a server with a directory of its own
+moves it. A policy's `~` is the home of whoever starts the client, for an entry of a configuration could set another.
+"""
+
+from __future__ import annotations
+
+import os
+from errno import ENOENT, ENOTDIR
+from stat import S_ISLNK
+
+from subluminal.contracts.vocabulary import UNJUDGED_ARGS
+from subluminal.core.engine.faults import Unavailable
+from subluminal.host.identity import client_environment
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+# As many as Linux follows.
+MAX_LINKS = 40
+# Of one path, all its links together; the longest that a system call takes has half as many.
+MAX_STEPS = 4_096
+# More directories than a server is given; each is another place where a relative path could start.
+MAX_STARTS = 17
+
+
+class ThisMachine:
+    """The places of one producer. `command` is the server's: it may name directories where its paths start."""
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        working_dir: str,
+        *,
+        run_id: str | None = None,
+        command: Sequence[str] = (),
+        of_entry: bool = False,
+    ) -> None:
+        self.seen: dict[str, Any] = {}
+        self._environ = environ
+        self._working_dir = working_dir
+        self._run_id = run_id
+        self._command = tuple(command)
+        self._of_entry = of_entry
+        self._found: dict[str, Any] = {}
+
+    # -- where paths start ------------------------------------------------------------------------------------
+
+    @property
+    def home(self) -> str:
+        return str(self._once("home", self._find_home))
+
+    @property
+    def root(self) -> str:
+        return str(self._once("root", self._find_root))
+
+    @property
+    def starts(self) -> tuple[str, ...]:
+        return tuple(self._once("starts", self._find_starts))
+
+    @property
+    def homes(self) -> tuple[str, ...]:
+        return tuple(self._once("homes", lambda: dict.fromkeys((self._environ.get("HOME") or self.home, self.home))))
+
+    def _once(self, name: str, find: Any) -> Any:
+        if name not in self._found:
+            self._found[name] = find()
+        return self._found[name]
+
+    def _find_home(self) -> str:
+        environ = client_environment() if self._of_entry else self._environ
+        home = environ.get("HOME") or ""
+        return home if home.startswith("/") else self.home_of("") or "/"
+
+    def _find_root(self) -> str:
+        from subluminal.host.run.root import root_of, settle_root
+
+        directory = self._working_dir
+        return root_of(directory) if self._run_id is None else settle_root(self._run_id, directory)
+
+    def _find_starts(self) -> list[str]:
+        """The server's working directory is ours; the directories that it is told are where some of them begin."""
+        starts = {os.path.realpath(self._working_dir): None}
+        for word in self._command[1:]:
+            for name in (word, word.partition("=")[2]):
+                path = os.path.join(self._working_dir, name)
+                if name and len(starts) < MAX_STARTS and os.path.isdir(path):
+                    starts[os.path.realpath(path)] = None
+        return list(starts)
+
+    def home_of(self, user: str) -> str | None:
+        """By the system's own list. Without a name: ours."""
+        import pwd  # only where it is asked for
+
+        try:
+            return (pwd.getpwnam(user) if user else pwd.getpwuid(os.getuid())).pw_dir
+        except (KeyError, ValueError, OSError):
+            return None
+
+    def variable(self, name: str) -> str | None:
+        return self._environ.get(name)
+
+    # -- where they lead --------------------------------------------------------------------------------------
+
+    def real(self, base: str, path: str) -> str:
+        """See `Places.real`. Step by step, because what `os.path.realpath` cannot resolve it takes for plain names."""
+        if path.startswith("/"):
+            base = "/"
+        at = "" if base == "/" else base
+        rest = path.split("/")[::-1]
+        missing = links = steps = 0  # how many of the last names are not there
+        while rest:
+            name = rest.pop()
+            if not name or name == ".":
+                continue
+            steps += 1
+            if name == "..":
+                at = at[: max(at.rfind("/"), 0)]
+                missing = max(missing - 1, 0)
+                continue
+            here = f"{at}/{name}"
+            if missing:
+                missing += 1
+            elif (target := _link(here)) is None:
+                missing = 1
+            elif target:
+                links += 1
+                rest += target.split("/")[::-1]
+                if target.startswith("/"):
+                    at = ""
+                if links > MAX_LINKS or len(rest) > MAX_STEPS:
+                    raise Unavailable(UNJUDGED_ARGS, "the path leads through too many links")
+                continue
+            at = here
+            if steps > MAX_STEPS:
+                raise Unavailable(UNJUDGED_ARGS, "the path is too long")
+        return at or "/"
+
+    def exists(self, path: str) -> bool:
+        try:
+            os.stat(path)
+        except (OSError, ValueError):
+            return False
+        return True
+
+    def same(self, path: str, other: str) -> bool:
+        try:
+            return os.path.samefile(path, other)
+        except (OSError, ValueError):
+            return False
+
+
+def _link(path: str) -> str | None:
+    """Where a link points, "" for what is none, None for what is not there."""
+    try:
+        if not S_ISLNK(os.lstat(path).st_mode):
+            return ""
+        if path.startswith("/proc/") and path[6:7].isdigit():
+            raise Unavailable(UNJUDGED_ARGS, "the path leads through what belongs to one process")
+        return os.readlink(path)
+    except OSError as error:
+        if error.errno in (ENOENT, ENOTDIR):
+            return None
+        raise Unavailable(UNJUDGED_ARGS, f"the path cannot be followed ({error.strerror})") from None
+    except ValueError:
+        raise Unavailable(UNJUDGED_ARGS, "the path is no name of a file") from None
