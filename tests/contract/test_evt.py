@@ -55,7 +55,7 @@ def test_every_event_carries_the_whole_envelope(play: Play) -> None:
             assert isinstance(event[field], str) and event[field], (field, event)
         for field in ("host_id", "proc_id", "shim_id"):
             assert isinstance(event["source"][field], str) and event["source"][field], (field, event)
-    assert {event["v"] for event in events} == {"0.1.0"}
+    assert {event["v"] for event in events} == {"0.2.0"}
     assert len({json.dumps({**event["source"], "seq": 0}) for event in events}) == 1
     assert [event["source"]["seq"] for event in events] == list(range(1, len(events) + 1))
 

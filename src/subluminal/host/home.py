@@ -157,6 +157,10 @@ def tool_notes_file(name: str) -> str:
     return os.path.join(run_dir(), f"{name}.tools")
 
 
+def derived_run_file(name: str) -> str:
+    return os.path.join(run_dir(), f"{name}.id")
+
+
 def registration_file(pid: int) -> str:
     return os.path.join(run_dir(), f"{pid}.json")
 

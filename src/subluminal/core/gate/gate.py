@@ -84,8 +84,10 @@ class Gate:
         self._opened_mono_ms = mono_ms
 
     def open(self, wall_ms: int, mono_ms: int, meta: dict[str, Any] | None = None) -> None:
+        """`meta` is what the producer says of itself; what was said of the run stands before it."""
         self.begin(mono_ms)
-        masked = self.masking.value(meta) if meta else None
+        said = {**(self.identity.meta or {}), **(meta or {})}
+        masked = self.masking.meta(said) if said else None
         self.outbox.append(self.emitter.run_start(wall_ms, self.stack.mode, self.stack.policies, masked))
 
     def close(self, status: str, wall_ms: int, mono_ms: int) -> None:

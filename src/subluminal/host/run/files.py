@@ -118,7 +118,7 @@ def remove_stale(older_than_seconds: float = STALE_AFTER_SECONDS, directory: str
         return 0
     limit = time.time() - older_than_seconds
     for name in names:
-        if not name.endswith((".state", ".state.bad", ".new", ".tools")):
+        if not name.endswith((".state", ".state.bad", ".new", ".tools", ".id")):
             continue
         path = os.path.join(where, name)
         try:
