@@ -148,6 +148,9 @@ class RunEnded(Struct):
     ended_at: Timestamp
     status: RunStatus
     summary: RunSummary
+    # Additive: whose calls the summary counts. Absent: those of this producer; `run`: those of all producers of the run
+    # while this one, which made none itself (`sub run`), kept it. Whoever adds summaries up leaves these out.
+    counts: Literal["run"] | UnsetType = UNSET
 
 
 class HintedCall(Struct):
@@ -180,7 +183,7 @@ class Health(Struct):
 class BreakerTripped(Struct):
     rule_id: str
     reason_code: str
-    scope: Literal["run", "tool", "server_tool", "agent", "principal", "machine"]
+    scope: Literal["run", "server", "tool", "server_tool", "agent", "principal", "machine"]
     threshold: Count
     window_ms: Count
 

@@ -1,4 +1,4 @@
-"""The client that started us, where nobody named the run: its process, and the run id that all its shims derive from it.
+"""The client that started us, where nobody named the run: its process, and the run id that its shims derive from it.
 
 A derived id has the form of every id of ours, so ids sort by time: milliseconds (of the client's start) in 12 hex
 digits, then 64 bits, here of a digest of what names the process: host, boot, pid and start.

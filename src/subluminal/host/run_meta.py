@@ -30,7 +30,9 @@ def parse_meta(text: str) -> dict[str, Any]:
     if len(text) > MAX_META_CHARS:
         raise MetaFault(f"it has more than {MAX_META_CHARS} characters")
     stripped = text.strip()
-    meta = _object(stripped) if stripped.startswith("{") else pairs(part for part in stripped.split(",") if part.strip())
+    meta = (
+        _object(stripped) if stripped.startswith("{") else pairs(part for part in stripped.split(",") if part.strip())
+    )
     return checked(meta)
 
 
