@@ -37,12 +37,12 @@ def parse_meta(text: str) -> dict[str, Any]:
 
 
 def pairs(words: Iterable[str]) -> dict[str, Any]:
-    """`key=value` each; the value is text as it stands."""
+    """`key=value` each; the value is text as it stands. A fault names the place, not the text: it may be a secret."""
     meta: dict[str, Any] = {}
-    for word in words:
+    for number, word in enumerate(words, 1):
         key, equals, value = word.partition("=")
         if not equals or not key.strip():
-            raise MetaFault(f"{word[:40]!r} is not key=value")
+            raise MetaFault(f"entry {number} is not key=value")
         meta[key.strip()] = value
     return meta
 
