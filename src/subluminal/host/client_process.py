@@ -31,37 +31,32 @@ def derived_run_id(host_id: str) -> str:
         pid = parent
         command, parent, started = process_facts(pid)
     digest = sha256_hex(f"{host_id}\x00{_boot_id()}\x00{pid}\x00{started}".encode())
-    return _agreed(digest, f"run-{_started_ms(started):012x}{digest[:16]}")
+    return _agreed(digest, _started_ms(started))
 
 
-def _agreed(digest: str, computed: str) -> str:
-    """What the first shim of this client wrote down, or now writes; `computed` where nothing can be."""
-    from subluminal.host.files import keep_first
-
-    path = home.derived_run_file(digest[:32])
-    try:
-        kept = keep_first(path, computed.encode(), 64).decode("ascii", "replace")
-    except OSError:
-        return computed
-    tail = kept[4:]
-    ours = kept[:4] == "run-" and len(tail) == 28 and tail[12:] == digest[:16] and _DIGITS.issuperset(tail)
-    return kept if ours else computed
-
-
-def _started_ms(started: str) -> int:
-    """Wall time of a process's start, in milliseconds; now, where the system does not tell."""
+def _agreed(digest: str, started_ms: int | None) -> str:
+    """What the first shim of this client wrote down, or now writes. Where nothing can be, what all would compute."""
     import time
 
-    now_ms = time.time_ns() // 1_000_000
+    from subluminal.host.files import keep_first
+
+    tail = digest[:16]
+    fresh = f"run-{time.time_ns() // 1_000_000 if started_ms is None else started_ms:012x}{tail}"
     try:
-        if started.isascii() and started.isdecimal():
-            since_boot_ms = int(started) * 1000 // os.sysconf("SC_CLK_TCK")
-            found = _boot_wall_ms() + since_boot_ms
-        else:
-            found = int(time.mktime(time.strptime(started, "%a %b %d %H:%M:%S %Y"))) * 1000
-    except (OSError, ValueError, OverflowError):
-        found = now_ms
-    return found if 0 <= found < _MAX_MS else now_ms
+        kept = keep_first(home.derived_run_file(digest[:32]), fresh.encode(), 64).decode("ascii", "replace")
+    except OSError:
+        return f"run-{started_ms or 0:012x}{tail}"
+    ours = len(kept) == len(fresh) and kept[:4] == "run-" and kept.endswith(tail) and _DIGITS.issuperset(kept[4:])
+    return kept if ours else fresh
+
+
+def _started_ms(started: str) -> int | None:
+    """Wall time of a process's start, in milliseconds; None where the system tells no ticks since the boot."""
+    try:
+        found = _boot_wall_ms() + int(started) * 1000 // os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError):
+        return None
+    return found if 0 <= found < _MAX_MS else None
 
 
 def _boot_wall_ms() -> int:

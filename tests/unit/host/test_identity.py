@@ -133,9 +133,18 @@ def test_many_shims_that_start_at_once_agree_on_the_run(tmp_path: Path) -> None:
     assert [path.suffix for path in (tmp_path / "sub" / "run").iterdir()] == [".id"]
 
 
-@pytest.mark.parametrize("started", ["", "9" * 30, "Mon Nov 16 10:11:12 2026", "nonsense"])
-def test_a_start_that_cannot_be_told_is_a_moment_all_the_same(started: str) -> None:
-    assert 0 <= client_process._started_ms(started) < 1 << 48
+@pytest.mark.parametrize("started", ["", "9" * 30, "Mon Nov 16 10:11:12 2026"])
+def test_where_the_system_tells_no_start_the_first_shim_s_does_for_all(
+    home: Path, monkeypatch: pytest.MonkeyPatch, started: str
+) -> None:
+    monkeypatch.setattr(client_process, "process_facts", lambda pid: ("client", 1, started))
+    before_ms = time.time_ns() // 1_000_000
+    first = client_process.derived_run_id("h")
+    assert before_ms <= int(first[4:16], 16) <= time.time_ns() // 1_000_000
+    assert client_process.derived_run_id("h") == first
+    monkeypatch.setenv("SUB_HOME", "/proc/nowhere")
+    alone = client_process.derived_run_id("h")
+    assert alone == client_process.derived_run_id("h") == "run-" + "0" * 12 + first[16:]
 
 
 def test_the_principal_is_the_name_of_the_uid_where_no_variable_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
