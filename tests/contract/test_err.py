@@ -19,7 +19,7 @@ def last_refusal(played: Played) -> tuple[Outcome, dict[str, Any]]:
     """What the client got for the last call, and its decision, checked against each other."""
     outcome, data = played.outcomes[-1], played.outcomes[-1].data
     event = played.events.events_of("tool_call_decision")[-1]
-    assert data["v"] == "0.1.0"
+    assert data["v"] == "0.2.0"
     assert data["run_id"] == event["run_id"]
     for field in ("call_id", "server_name", "tool_name", "args_hash"):
         assert data[field] == event["call"][field], field

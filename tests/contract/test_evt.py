@@ -55,7 +55,7 @@ def test_every_event_carries_the_whole_envelope(play: Play) -> None:
             assert isinstance(event[field], str) and event[field], (field, event)
         for field in ("host_id", "proc_id", "shim_id"):
             assert isinstance(event["source"][field], str) and event["source"][field], (field, event)
-    assert {event["v"] for event in events} == {"0.1.0"}
+    assert {event["v"] for event in events} == {"0.2.0"}
     assert len({json.dumps({**event["source"], "seq": 0}) for event in events}) == 1
     assert [event["source"]["seq"] for event in events] == list(range(1, len(events) + 1))
 
@@ -208,3 +208,43 @@ def test_throttled_calls_are_counted_apart(play: Play) -> None:
     summary = play("throttle_two.yaml", *[("search", {"n": n}) for n in range(5)]).run_end["summary"]
     assert (summary["calls_total"], summary["calls_allowed"], summary["calls_throttled"]) == (5, 2, 3)
     assert summary["calls_blocked"] == 0
+
+
+@pytest.mark.contract("EVT-008")
+def test_an_error_says_whether_the_same_call_may_succeed_later(tmp_path: Path) -> None:
+    tools: dict[str, dict[str, object]] = {
+        "wrong": {"error": {"code": -32602, "message": "invalid params"}},
+        "broken": {"error": {"code": -32603, "message": "internal error"}},
+        "busy": {"error": {"code": 429, "message": "too many"}},
+        "fails": {"is_error": "no such file"},
+        "silent": {"never": True},
+        "dies": {"crash": {"exit": 3, "when": "before"}},
+    }
+    setup = Shim(tmp_path, "notes", fake_server(tools=tools), env={"SUB_TIMEOUT_MS": "300"})
+    with setup.start() as agent:
+        agent.initialize()
+        for tool in ("wrong", "broken", "busy", "fails"):
+            agent.call(tool)
+        agent.start_call("silent")
+        setup.events.wait_for(lambda event: event["type"] == "tool_call_end" and event["status"] == "TIMEOUT")
+        agent.start_call("dies")
+        setup.events.wait_type("run_end")
+    ends = {end["call"]["tool_name"]: end["error"] for end in setup.events.events_of("tool_call_end")}
+    assert {tool: (error["class"], error["retryable"]) for tool, error in ends.items()} == {
+        "wrong": ("upstream_error", False),
+        "broken": ("upstream_error", True),
+        "busy": ("upstream_error", True),
+        "fails": ("upstream_error", False),
+        "silent": ("timeout", True),
+        "dies": ("transport", True),
+    }
+
+
+@pytest.mark.contract("EVT-002")
+def test_a_call_says_its_timeout_where_there_is_one(tmp_path: Path) -> None:
+    limited = Shim(tmp_path, "limited", fake_server(), env={"SUB_TIMEOUT_MS": "20000"})
+    limited.run(("echo", {}))
+    free = Shim(tmp_path, "free", fake_server())
+    free.run(("echo", {}))
+    assert [start["call"]["timeout_ms"] for start in limited.events.events_of("tool_call_start")] == [20_000]
+    assert all("timeout_ms" not in start["call"] for start in free.events.events_of("tool_call_start"))

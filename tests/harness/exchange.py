@@ -44,8 +44,10 @@ class Talk:
             LocalState(),
             Redactor([], []),
         )
-        self.calls = Calls(self.gate, "srv", "mcp_stdio", ToolNotes(), refusal_style=refusal_style)
-        self.exchange = Exchange(self.calls, timeout_ms=timeout_ms)
+        self.calls = Calls(
+            self.gate, "srv", "mcp_stdio", ToolNotes(), refusal_style=refusal_style, timeout_ms=timeout_ms or None
+        )
+        self.exchange = Exchange(self.calls)
         self.turn = Turn(self, self.calls, self._forward, self._answer, clock=lambda: self.at_ns)  # type: ignore[arg-type]
         self.at_ns = 1_000_000_000
         self.events: list[dict[str, Any]] = []

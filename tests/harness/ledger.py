@@ -46,7 +46,7 @@ class EventMaker:
         self.ms += 1
         event: dict[str, Any] = {
             "type": kind,
-            "v": "0.1.0",
+            "v": "0.2.0",
             "ts": timestamp(self.ms),
             "run_id": self.run_id,
             "agent_id": "repo-fixer",

@@ -101,7 +101,7 @@ class PolicyRegistry:
         if error is None:
             self._runtime.settle(record, "OK", latency_ms=latency_ms)
         elif isinstance(error, Exception):
-            fault = {"class": "upstream_error", "message": str(error) or type(error).__name__}
+            fault = {"class": "upstream_error", "message": str(error) or type(error).__name__, "retryable": False}
             self._runtime.settle(record, "ERROR", latency_ms=latency_ms, error=fault)
         else:
             fault = {"class": "unknown", "message": "cancelled"}

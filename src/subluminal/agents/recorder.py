@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from subluminal.contracts.agent_event import AgentCompletion, AgentEvent, AgentEventKind, bound_event
+from subluminal.contracts.counts import Counts
 from subluminal.contracts.identity import Identity, Source
 from subluminal.core.engine.stack import Stack
 from subluminal.core.engine.state import LocalState
@@ -60,10 +61,10 @@ class Recorder:
             self._write(agent)
         self._ring()
 
-    def close(self, completion: AgentCompletion, *, terminated: bool = False) -> None:
+    def close(self, completion: AgentCompletion, *, terminated: bool = False, of_run: Counts | None = None) -> None:
         """The end of the run: the last agent event, the `run_end`, and a call to the ledger.
 
-        `terminated`: the agent was ended by an order to the whole run.
+        `terminated`: the agent was ended by an order to the whole run. `of_run`: the calls that its shims made.
         """
         words = [f"completion {completion.status}", *([completion.message] if completion.message else [])]
         data = {"status": completion.status, "exit_code": completion.exit_code}
@@ -72,7 +73,7 @@ class Recorder:
         last = AgentEvent(completion.agent_kind, AgentEventKind.Status, "status", None, ": ".join(words), data)
         for masked in self._masked(last):
             self._write(_encode(masked))
-        self._producer.close("TERMINATED" if terminated else RUN_STATUS[completion.status])
+        self._producer.close("TERMINATED" if terminated else RUN_STATUS[completion.status], of_run)
 
     def _write(self, agent: bytes) -> None:
         self._producer.gate.agent_note(agent.decode(), time.time_ns() // 1_000_000)

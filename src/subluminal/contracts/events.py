@@ -149,6 +149,9 @@ class RunEnded(Struct):
     ended_at: Timestamp
     status: RunStatus
     summary: RunSummary
+    # Additive: whose calls the summary counts. Absent: those of this producer; `run`: those of all producers of the run
+    # while this one, which made none itself (`sub run`), kept it. Whoever adds summaries up leaves these out.
+    counts: Literal["run"] | UnsetType = UNSET
 
 
 class HintedCall(Struct):

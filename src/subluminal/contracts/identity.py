@@ -19,9 +19,12 @@ class Source:
 
 
 class Identity:
-    """The run and who started it. `principal` and `workload` are None when not known: absent, not invented."""
+    """The run and who started it. `principal` and `workload` are None when not known: absent, not invented.
 
-    __slots__ = ("agent_id", "client", "env", "principal", "run_id", "workload")
+    `meta` is what was said of the run (`run.meta` of §1.4): it stands in `run_start` only.
+    """
+
+    __slots__ = ("agent_id", "client", "env", "meta", "principal", "run_id", "workload")
 
     def __init__(
         self,
@@ -31,6 +34,7 @@ class Identity:
         env: str = "unknown",
         principal: str | None = None,
         workload: dict[str, Any] | None = None,
+        meta: dict[str, Any] | None = None,
     ) -> None:
         self.run_id = run_id
         self.agent_id = agent_id
@@ -38,3 +42,4 @@ class Identity:
         self.env = env
         self.principal = principal
         self.workload = workload
+        self.meta = meta

@@ -18,6 +18,7 @@ class ToolCall(Struct, eq=False, gc=False):
     parsers could read the message differently. `continues` is the call_id of the call that this one continues
     (a multi-round-trip leg), else None; `leg` is which of its legs this is. `risk_classes` is what the server said of
     the tool (annotations), None where it has not been heard: the server has not listed the tool.
+    `timeout_ms` is after how long without a reply the call is recorded as timed out, where that is known.
     `too_large` says why the message could not be held for judgement; such a call cannot be forwarded.
     """
 
@@ -34,3 +35,4 @@ class ToolCall(Struct, eq=False, gc=False):
     too_large: str | None = None
     leg: int = 1
     args_raw_hash: str | None = None
+    timeout_ms: int | None = None

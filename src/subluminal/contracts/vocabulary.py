@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-INTERFACE_VERSION = "0.1.0"
+INTERFACE_VERSION = "0.2.0"
 
 # Contract A, §1.10: bounded inspection.
 MAX_INSPECT_BYTES = 1_048_576

@@ -5,6 +5,8 @@ The words are the contract's (§1.3.1): `ci_provider`, `job_id`, `repo`, `branch
 
 from __future__ import annotations
 
+from subluminal.host.identity import is_ci, is_set
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,9 +43,9 @@ _GENERIC = ("CI", ("CI_JOB_ID", "BUILD_ID"), ("CI_REPO",), ("CI_BRANCH",), ("CI_
 def detect(environ: Mapping[str, str]) -> Job | None:
     """The job, or None when this is no CI at all."""
     for provider, names in PROVIDERS.items():
-        if environ.get(names[0]):
+        if is_set(environ, names[0]):
             return _job(environ, provider, names)
-    if environ.get("CI") and environ["CI"].lower() not in ("0", "false", "no"):
+    if is_ci(environ):
         return _job(environ, "generic", _GENERIC)
     return None
 

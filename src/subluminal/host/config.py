@@ -26,16 +26,18 @@ if TYPE_CHECKING:
 
 MAX_MESSAGE_BYTES = 256 * 1024 * 1024
 IDLE_EXIT_S = 900.0
+HEALTH_MS = 300_000
 AUDITS = ("after", "before")
 REFUSAL_STYLES = ("error", "result")
 
-# section -> key -> smallest and largest number, or the words allowed. 0 ms means "no timeout".
+# section -> key -> smallest and largest number, or the words allowed. 0 ms means "never".
 _NUMBERS: dict[str, dict[str, tuple[int, int]]] = {
     "shim": {
         "max_inspect_bytes": (1024, 1 << 30),
         "max_preview_bytes": (0, 1 << 24),
         "max_message_bytes": (1 << 16, 1 << 40),
         "timeout_ms": (0, 1 << 40),
+        "health_ms": (0, 1 << 40),
     },
     "servers": {"timeout_ms": (0, 1 << 40)},
 }
@@ -70,8 +72,8 @@ class Config:
     """The settings in force. `warnings` are sentences for the user about what was left out."""
 
     __slots__ = (
-        "_environ", "_from_environ", "_servers", "audit", "max_inspect_bytes", "max_message_bytes", "max_preview_bytes",
-        "patterns", "refusal_style", "timeout_ms", "warnings",
+        "_environ", "_from_environ", "_servers", "audit", "health_ms", "max_inspect_bytes", "max_message_bytes",
+        "max_preview_bytes", "patterns", "refusal_style", "timeout_ms", "warnings",
     )  # fmt: skip
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -79,6 +81,7 @@ class Config:
         self.max_preview_bytes = MAX_PREVIEW_BYTES
         self.max_message_bytes = MAX_MESSAGE_BYTES
         self.timeout_ms: int | None = None
+        self.health_ms = HEALTH_MS
         self.audit = "after"
         self.refusal_style = "error"
         self.patterns: list[tuple[str, str]] = []

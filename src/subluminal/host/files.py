@@ -14,7 +14,7 @@ import os
 from errno import ELOOP
 from stat import S_ISREG
 
-from subluminal.host.home import refusal
+from subluminal.host.home import ensure_private_dir, refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,6 +52,30 @@ def open_private(path: str, flags: int) -> int:
 def read_private(path: str, limit: int = -1) -> bytes:
     with open(open_private(path, os.O_RDONLY), "rb") as file:
         return file.read(limit)
+
+
+def keep_first(path: str, data: bytes, limit: int) -> bytes:
+    """What stands at `path`, at most `limit` bytes; where nothing does, `data`, put there. Of several that come at once
+    one wins, and all return what that one wrote."""
+    for _ in range(2):
+        try:
+            if known := read_private(path, limit):
+                return known
+        except FileNotFoundError:
+            pass
+        directory, name = os.path.split(path)
+        ensure_private_dir(directory)
+        draft = os.path.join(directory, f".{name}.{os.urandom(6).hex()}{DRAFT}")
+        with open(open_private(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
+            file.write(data)
+        try:
+            os.link(draft, path)
+            return data
+        except FileExistsError:
+            continue
+        finally:
+            os.unlink(draft)
+    return read_private(path, limit)
 
 
 def replace_file(

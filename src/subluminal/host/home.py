@@ -161,6 +161,10 @@ def run_root_file(name: str) -> str:
     return os.path.join(run_dir(), f"{name}.root")
 
 
+def derived_run_file(name: str) -> str:
+    return os.path.join(run_dir(), f"{name}.id")
+
+
 def registration_file(pid: int) -> str:
     return os.path.join(run_dir(), f"{pid}.json")
 

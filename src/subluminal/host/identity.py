@@ -17,13 +17,14 @@ from subluminal.host import home
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import Mapping, MutableMapping
     from typing import Any
 
 _MAX_ANCESTORS = 24
-_SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ash", "fish", "env", "npx", "uvx", "timeout"))
 _CONTROL_PREFIX = "SUB_"
 _MAX_WORKLOAD_CHARS = 16_384
+# Mounted into every pod that does not forbid it; a client that scrubs our environment does not take it away.
+_SERVICE_ACCOUNT_DIR = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
 def borrow_environment(environ: MutableMapping[str, str]) -> None:
@@ -106,11 +107,11 @@ def ancestors() -> list[int]:
     pid = os.getppid()
     while pid > 1 and len(found) < _MAX_ANCESTORS:
         found.append(pid)
-        pid = _stat(pid)[1]
+        pid = process_facts(pid)[1]
     return found
 
 
-def _stat(pid: int) -> tuple[str, int, str]:
+def process_facts(pid: int) -> tuple[str, int, str]:
     """(command, parent pid, start time) of a process; ("", 0, "") when it is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -137,27 +138,7 @@ def _ps(pid: int) -> tuple[str, int, str]:
 
 def start_time(pid: int) -> str:
     """Together with the pid, names one process for the life of the machine's boot."""
-    return _stat(pid)[2]
-
-
-def derived_run_id(host_id: str) -> str:
-    """One run per client process: shells and launchers between it and us do not count."""
-    from subluminal.contracts.digest import sha256_hex
-
-    pid = os.getppid()
-    command, parent, started = _stat(pid)
-    while parent > 1 and command in _SHELLS:
-        pid = parent
-        command, parent, started = _stat(pid)
-    return "run-" + sha256_hex(f"{host_id}\x00{_boot_id()}\x00{pid}\x00{started}".encode())[:24]
-
-
-def _boot_id() -> str:
-    try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            return file.read().strip()
-    except OSError:
-        return ""
+    return process_facts(pid)[2]
 
 
 def new_id(prefix: str) -> str:
@@ -169,31 +150,14 @@ def new_id(prefix: str) -> str:
 
 def host_id() -> str:
     """Random, made once per machine and user, and kept in SUB_HOME."""
-    from subluminal.host.files import open_private, read_private
+    from subluminal.host.files import keep_first
 
-    path = home.host_id_file()
-    for _ in range(2):
-        try:
-            known = read_private(path, 64).decode("ascii").strip()
-            if known:
-                return known
-        except (OSError, UnicodeDecodeError):
-            pass
-        fresh = os.urandom(16).hex()
-        draft = f"{path}.{os.getpid()}"
-        try:
-            home.ensure_private_dir(home.sub_home())
-            fd = open_private(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-            os.write(fd, fresh.encode())
-            os.close(fd)
-            try:
-                os.link(draft, path)  # only one of several starting shims wins; the others read its id
-            finally:
-                os.unlink(draft)
-        except FileExistsError:
-            continue
-        except OSError:
-            break
+    try:
+        known = keep_first(home.host_id_file(), os.urandom(16).hex().encode(), 64).decode("ascii", "replace").strip()
+        if known and known.isascii():
+            return known
+    except OSError:
+        pass
     # No home to keep it in: still stable per machine where the system has an id of its own.
     from subluminal.contracts.digest import sha256_hex
 
@@ -215,7 +179,7 @@ def make_source() -> Source:
 def discover(environ: MutableMapping[str, str], host: str, client: str | None = None) -> Identity:
     """The identity envelope. Words outside the contract's lists become `custom` or `unknown`, never a new word."""
     named = environ.get("SUB_CLIENT") or client or "unknown"
-    env = environ.get("SUB_ENV") or ("ci" if environ.get("CI") else "dev")
+    env = environ.get("SUB_ENV") or default_env(environ)
     known_client = named if named in CLIENTS else "custom"
     principal = environ.get("SUB_PRINCIPAL")
     workload = _given_workload(environ)
@@ -227,13 +191,70 @@ def discover(environ: MutableMapping[str, str], host: str, client: str | None = 
             principal = principal or detected.principal
             workload = workload if workload is not None else detected.workload
     return Identity(
-        run_id=environ.get("SUB_RUN_ID") or derived_run_id(host),
+        run_id=environ.get("SUB_RUN_ID") or _derived_run_id(host),
         agent_id=environ.get("SUB_AGENT_ID") or known_client,
         client=known_client,
         env=env if env in ENVS else "unknown",
-        principal=principal or environ.get("USER") or environ.get("LOGNAME") or None,
-        workload=workload if workload is not None else _local_workload(environ),
+        principal=principal or _user(environ),
+        workload=workload if workload is not None else _own_workload(environ),
+        meta=_given_meta(environ),
     )
+
+
+def _derived_run_id(host: str) -> str:
+    from subluminal.host.client_process import derived_run_id
+
+    return derived_run_id(host)
+
+
+def default_env(environ: Mapping[str, str]) -> str:
+    """Where nobody says: `ci` in a CI job, `prod` in a pod, `dev` elsewhere. A CI job may run in a pod."""
+    return "ci" if is_ci(environ) else "prod" if _in_pod(environ) else "dev"
+
+
+def is_ci(environ: Mapping[str, str]) -> bool:
+    """`CI=false` is no CI: people write it to have a tool behave as at their desk."""
+    return is_set(environ, "CI")
+
+
+def is_set(environ: Mapping[str, str], name: str) -> bool:
+    return environ.get(name, "").strip().lower() not in ("", "0", "false", "no", "off")
+
+
+def _in_pod(environ: Mapping[str, str]) -> bool:
+    return "KUBERNETES_SERVICE_HOST" in environ or os.path.isdir(_SERVICE_ACCOUNT_DIR)
+
+
+def _user(environ: Mapping[str, str]) -> str:
+    """The user's name; that of the uid where no variable has one (services, containers), or the number."""
+    named = environ.get("USER") or environ.get("LOGNAME")
+    if named:
+        return named
+    import pwd
+
+    uid = os.getuid()
+    try:
+        return pwd.getpwuid(uid).pw_name or f"uid:{uid}"
+    except KeyError:
+        return f"uid:{uid}"
+
+
+def _given_meta(environ: Mapping[str, str]) -> dict[str, Any] | None:
+    text = environ.get("SUB_RUN_META")
+    if not text:
+        return None
+    from subluminal.host.run_meta import MetaFault, parse_meta
+
+    try:
+        return parse_meta(text)
+    except MetaFault as fault:
+        _say(f"SUB_RUN_META is ignored: {fault}")
+        return None
+
+
+def _say(message: str) -> None:
+    """To stderr: stdout may belong to the protocol."""
+    print(f"sub: {message}", file=sys.stderr)
 
 
 def _given_workload(environ: MutableMapping[str, str]) -> dict[str, Any] | None:
@@ -250,30 +271,27 @@ def _given_workload(environ: MutableMapping[str, str]) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        message = f"sub: SUB_WORKLOAD is not a JSON object of at most {_MAX_WORKLOAD_CHARS} characters; ignored"
-        print(message, file=sys.stderr)
+        _say(f"SUB_WORKLOAD is not a JSON object of at most {_MAX_WORKLOAD_CHARS} characters; ignored")
         return None
     return value
 
 
-def _local_workload(environ: MutableMapping[str, str]) -> dict[str, Any] | None:
-    """Kubernetes where we are in a pod, else the local user and repository."""
-    if "KUBERNETES_SERVICE_HOST" in environ:
-        pod: dict[str, Any] = {"pod": environ.get("HOSTNAME", "")}
-        try:
-            with open("/var/run/secrets/kubernetes.io/serviceaccount/namespace") as file:
-                pod["namespace"] = file.read(256).strip()
-        except OSError:
-            pass
-        return pod
-    local: dict[str, Any] = {}
-    user = environ.get("USER") or environ.get("LOGNAME")
-    if user:
-        local["user"] = user
+def _own_workload(environ: Mapping[str, str]) -> dict[str, Any]:
+    """The pod where we are in one, else the local user and repository."""
+    if _in_pod(environ):
+        from subluminal.host import pod
+
+        return pod.describe(environ, _SERVICE_ACCOUNT_DIR, _say)
+    local: dict[str, Any] = {"user": _user(environ)}
     repository = repository_root(os.getcwd())
     if repository is not None:
         local["repo_path"] = repository
-    return local or None
+    return local
+
+
+def is_local(workload: Mapping[str, Any]) -> bool:
+    """What `_own_workload` says of a desk: each process there finds its own repository."""
+    return "user" in workload or "repo_path" in workload
 
 
 def repository_root(directory: str) -> str | None:

@@ -69,12 +69,14 @@ class Calls:
         *,
         refusal_style: str = "error",
         follows_tasks: bool = True,
+        timeout_ms: int | None = None,
     ) -> None:
         self.gate = gate
         self.server_name = server_name
         self.transport = transport
         self.refusal_style = refusal_style
         self.follows_tasks = follows_tasks
+        self.timeout_ms = timeout_ms
         self.outputs: list[Forward | Answer | Refused | Ended] = []
         self.tools = tools
         self.legs = Legs(self.end)
@@ -104,6 +106,7 @@ class Calls:
             risk_classes=risk_classes,
             too_large=too_large,
             args_raw_hash=reading.args_raw_hash,
+            timeout_ms=self.timeout_ms,
         )
         id_raw = reading.id_raw or b""
         waiting = None

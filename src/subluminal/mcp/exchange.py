@@ -48,9 +48,9 @@ class Exchange:
     goes on, and then no reply with this id says anything of either (`_mix_up`).
     """
 
-    def __init__(self, calls: Calls, *, timeout_ms: int = 0) -> None:
+    def __init__(self, calls: Calls) -> None:
         self.calls = calls
-        self.timeout_ms = timeout_ms
+        self.timeout_ms = calls.timeout_ms or 0
         self._pending: dict[bytes, Open] = {}
         self._given_up = GivenUp()
 

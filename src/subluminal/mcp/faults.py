@@ -1,4 +1,13 @@
-"""How a call failed, as the `error` of its end event (§1.6). The gate masks messages and cuts them to one line."""
+"""How a call failed, as the `error` of its end event (§1.7). The gate masks messages and cuts them to one line.
+
+`retryable` says that the fault was of the moment, so that the same call may succeed later. It does not say that the
+call had no effect: whoever sends a write again must know that it may be done twice.
+
+    timeout, transport    true: nobody answered
+    upstream_error        false: the server answered, and would answer the same; but for codes that name a moment
+    policy_block          by the decision (the gate): true for THROTTLE only
+    unknown               not said: the call was cancelled, or nobody can tell how it went
+"""
 
 from __future__ import annotations
 
@@ -7,11 +16,28 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+_NOBODY_ANSWERED = ("timeout", "transport")
+# An internal error and a timeout of the server (JSON-RPC), and what HTTP calls too early, too many, or out of service.
+_MOMENTARY_CODES = frozenset((-32603, -32001, 408, 425, 429, 500, 502, 503, 504))
+
+
 def fault(error_class: str, message: str, code: int | str | None = None) -> dict[str, Any]:
     detail: dict[str, Any] = {"class": error_class, "message": message}
     if code is not None:
         detail["code"] = code
+    if error_class in _NOBODY_ANSWERED:
+        detail["retryable"] = True
+    elif error_class == "upstream_error":
+        detail["retryable"] = _is_momentary(code)
     return detail
+
+
+def _is_momentary(code: int | str | None) -> bool:
+    """Some servers write the number as text."""
+    if isinstance(code, str):
+        digits = code.removeprefix("-")
+        return len(code) < 8 and digits.isascii() and digits.isdecimal() and int(code) in _MOMENTARY_CODES
+    return code in _MOMENTARY_CODES
 
 
 def upstream_error(value: Any) -> dict[str, Any]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, MutableMapping, Sequence
     from typing import Any
 
+    from subluminal.contracts.counts import Counts
     from subluminal.contracts.identity import Identity, Source
     from subluminal.core.engine.state import State
     from subluminal.host.config import Config
@@ -60,6 +61,7 @@ class Producer:
         self.gate = Gate(identity, source, stack, state, redactor, **previews)
         self.doorbell = Doorbell(sink.spooled)
         self.check_at_ns = monotonic_ns() + POLICY_CHECK_NS
+        self._counted = False  # what this producer did is known to whoever keeps the run
 
     @property
     def policy_error(self) -> str | None:
@@ -99,18 +101,23 @@ class Producer:
             if not watch.ever_loaded:
                 gate.refuse_all(REFUSE_ALL)
 
-    def hand_over(self) -> None:
+    def hand_over(self, ring: bool = True) -> None:
         """Whoever has seen an answer can rely on its decision being with the sink."""
         gate = self.gate
         if gate.outbox:
             self.sink.write(gate.take())
-            if not self.doorbell.pressed_ns:
+            if ring and not self.doorbell.pressed_ns:
                 self.doorbell.press()
 
-    def close(self, status: str) -> str | None:
-        """`run_end`, once. Returns what of the record is missing, and why, if anything is."""
-        self.gate.close(status, time_ns() // 1_000_000, monotonic_ns() // 1_000_000)
+    def close(self, status: str, of_run: Counts | None = None) -> str | None:
+        """`run_end`, once. Returns what of the record is missing, and why, if anything is. `of_run`: see the gate."""
+        self.gate.close(status, time_ns() // 1_000_000, monotonic_ns() // 1_000_000, of_run)
         self.hand_over()
+        if not self._counted:
+            from subluminal.host.run.tally import add_counts
+
+            self._counted = True
+            add_counts(self.state, self.gate.counts)
         self.sink.close()
         self.doorbell.ring(last=True)
         return self.sink.trouble

@@ -12,6 +12,7 @@ from subluminal.agents.base import Backend, RunRequest
 from subluminal.agents.recorder import Recorder
 from subluminal.agents.run import AgentRun
 from subluminal.contracts.agent_event import AgentCompletion, AgentEvent
+from subluminal.runs.command import SHIMS_END_S
 from subluminal.runs.launch import EXIT_TERMINATED, EXIT_TIMEOUT
 from subluminal.runs.options import RunOptions
 from subluminal.runs.run import Run, run_environment
@@ -75,9 +76,10 @@ class FollowedAgent:
                 watch.cancel()
                 if completion.status in ("CANCELLED", "TIMEOUT"):
                     membership.sweep()
+                counts = await asyncio.to_thread(membership.counts, SHIMS_END_S)
                 membership.leave()
                 if self._recorder is not None:
-                    self._recorder.close(completion, terminated=self._terminated is not None)
+                    self._recorder.close(completion, terminated=self._terminated is not None, of_run=counts)
         return AgentOutcome(completion, self._exit_code(completion), self._terminated)
 
     def stop(self, signum: int) -> None:

@@ -7,7 +7,6 @@ agent has ended, the bundle is sealed; a bundle that could not be sealed is read
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 from subluminal.contracts.errors import ConfigError, UsageError
 from subluminal.contracts.moments import rfc3339
 from subluminal.host import home
+from subluminal.host.identity import default_env
 from subluminal.host.run.listing import list_runs
 from subluminal.ledger.fold.run_facts import RunFacts
 from subluminal.ledger.trace.run_directory import HOLD_MS, RunDirectory, writers_left
@@ -39,15 +39,13 @@ _HELD_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def run_headless(command: list[str], options: RunOptions, headless: HeadlessOptions, say: Say) -> Outcome:
     environ = run_environment(os.environ, options, guess_client(command[0]))
-    environ.setdefault("SUB_ENV", "ci")
+    if default_env(environ) == "dev":  # nobody is at a desk; in a pod it is prod
+        environ.setdefault("SUB_ENV", "ci")
     if environ["SUB_CLIENT"] == "custom" and not options.client and not os.environ.get("SUB_CLIENT"):
         environ["SUB_CLIENT"] = "headless"
     gathered = Gathered(environ["SUB_RUN_ID"], headless, environ.get("SUB_EVENTS") or "")
     environ["SUB_EVENTS"] = gathered.directory.sink
     run = Run(environ, options)
-    if run.identity.workload and "SUB_WORKLOAD" not in environ:
-        # For shims whose client scrubs the CI system's own variables.
-        environ["SUB_WORKLOAD"] = json.dumps(run.identity.workload)
     producer = run.producer()
     stdout = 2 if gathered.stream is not None and gathered.stream.takes_stdout else None
     job = Job(run, producer, gathered, headless)

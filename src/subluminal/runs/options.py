@@ -24,5 +24,6 @@ class RunOptions(NamedTuple):
     env: str | None = None
     principal: str | None = None
     policy: str | None = None
+    meta: tuple[str, ...] = ()  # key=value
     timeout_s: float | None = None
     headless: HeadlessOptions | None = None

@@ -15,7 +15,7 @@ SCHEMA = json.loads((places.ROOT / "schema" / "error-data.json").read_text("utf-
 POLICY = PolicyRef("team", "1.2.0", "a" * 64)
 CALL = {"run_id": "r-1", "call_id": "c-1", "server_name": "git", "tool_name": "push", "args_hash": "b" * 64}
 COMMON = {
-    "v": "0.1.0",
+    "v": "0.2.0",
     "rule_id": "rule-1",
     "reason_code": "REASON",
     "summary": "It is not allowed.",

@@ -11,7 +11,7 @@ import pytest
 from harness.sink import EventFile, EventPipe, Spool
 
 EVENT = (
-    b'{"type":"shim_health","v":"0.1.0","ts":"2025-12-15T12:34:56.789Z","run_id":"r","agent_id":"a","client":"custom",'
+    b'{"type":"shim_health","v":"0.2.0","ts":"2025-12-15T12:34:56.789Z","run_id":"r","agent_id":"a","client":"custom",'
     b'"env":"dev","source":{"host_id":"h","proc_id":"p","shim_id":"s"},"health":{"uptime_ms":1,"calls_total":0,'
     b'"calls_pending":0,"events_held":0,"previews_shed":0}}\n'
 )

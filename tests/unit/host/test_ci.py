@@ -23,10 +23,11 @@ def test_what_is_not_told_is_absent() -> None:
     assert (found.workload, found.principal) == ({"ci_provider": "github_actions"}, None)
 
 
-@pytest.mark.parametrize("value", ["", "0", "false", "False", "no"])
+@pytest.mark.parametrize("value", ["", "0", "false", "False", "no", "off"])
 def test_no_ci_is_no_job(value: str) -> None:
     assert detect({"CI": value}) is None
     assert detect({}) is None
+    assert detect({"GITHUB_ACTIONS": value}) is None
 
 
 @pytest.mark.parametrize(

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
+import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.shim import isolated_env
+from harness.waiting import wait_for
 from subluminal.contracts.identity import Source
 from subluminal.core.emit.emitter import Emitter
-from subluminal.host import identity
-from subluminal.host.identity import borrow_environment, discover
+from subluminal.host import client_process, identity
+from subluminal.host.identity import borrow_environment, discover, process_facts
 
 WHO = """
 import json, os
@@ -57,6 +61,104 @@ def test_shims_of_one_client_share_a_run_and_those_of_another_do_not(tmp_path: P
     assert first[0] == first[1]
     assert first[0][0].startswith("run-")
     assert first[0][0] != second[0][0]
+
+
+def test_derived_run_ids_have_the_form_of_all_ids_and_sort_by_the_start_of_the_client(tmp_path: Path) -> None:
+    env = isolated_env(tmp_path)
+    derived = []
+    for _ in range(3):
+        before_ms = time.time_ns() // 1_000_000
+        derived.append(client(env)[0][0])
+        assert re.fullmatch("run-[0-9a-f]{28}", derived[-1])
+        # The kernel tells the boot in whole seconds and starts in hundredths.
+        assert abs(int(derived[-1][4:16], 16) - before_ms) < 60_000
+        next_tick()
+    assert derived == sorted(derived) and len(set(derived)) == 3
+    assert len(identity.new_id("run-")) == len(derived[0])
+    assert derived[-1] < identity.new_id("run-"), "and with those that `sub run` makes"
+
+
+def next_tick() -> None:
+    """Until a process that starts now has another start time than one that started before."""
+    tick_ns = 2_000_000_000 // os.sysconf("SC_CLK_TCK")
+    before = time.monotonic_ns()
+    wait_for(lambda: time.monotonic_ns() - before > tick_ns, what="another tick of the kernel")
+
+
+def test_a_clock_that_is_set_between_two_shims_does_not_part_their_run(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = client_process.derived_run_id("h")
+    boot_ms = client_process._boot_wall_ms()
+    monkeypatch.setattr(client_process, "_boot_wall_ms", lambda: boot_ms + 3_600_000)
+    assert client_process.derived_run_id("h") == first
+    (kept,) = (home / "run").glob("*.id")
+    assert kept.read_text() == first and kept.stat().st_mode & 0o777 == 0o600
+    kept.unlink()
+    moved = client_process.derived_run_id("h")
+    assert moved != first and moved[16:] == first[16:], "the same process, an hour later"
+
+
+@pytest.mark.parametrize(
+    "planted", ["", "x" * 5000, "run-" + "0" * 28, "../../etc/passwd", "link", "fifo", "directory"]
+)
+def test_a_planted_note_of_the_run_names_no_other_run(home: Path, planted: str) -> None:
+    first = client_process.derived_run_id("h")
+    (kept,) = (home / "run").glob("*.id")
+    kept.unlink()
+    if planted == "link":
+        kept.symlink_to("/etc/passwd")
+    elif planted == "fifo":
+        os.mkfifo(kept)
+    elif planted == "directory":
+        kept.mkdir()
+    else:
+        kept.write_text(planted)
+    assert client_process.derived_run_id("h") == first
+
+
+def test_without_a_home_shims_of_one_client_agree_all_the_same(tmp_path: Path) -> None:
+    env = {**isolated_env(tmp_path), "SUB_HOME": "/proc/nowhere"}
+    first, second = client(env)
+    assert first[0] == second[0]
+
+
+def test_many_shims_that_start_at_once_agree_on_the_run(tmp_path: Path) -> None:
+    script = "from subluminal.host.client_process import derived_run_id;print(derived_run_id('h'))"
+    env = isolated_env(tmp_path)
+    crowd = [
+        subprocess.Popen([sys.executable, "-c", script], env=env, stdout=subprocess.PIPE, text=True) for _ in range(6)
+    ]
+    assert len({process.communicate(timeout=30)[0] for process in crowd}) == 1
+    assert [path.suffix for path in (tmp_path / "sub" / "run").iterdir()] == [".id"]
+
+
+@pytest.mark.parametrize("started", ["", "9" * 30, "Mon Nov 16 10:11:12 2026"])
+def test_where_the_system_tells_no_start_the_first_shim_s_does_for_all(
+    home: Path, monkeypatch: pytest.MonkeyPatch, started: str
+) -> None:
+    monkeypatch.setattr(client_process, "process_facts", lambda pid: ("client", 1, started))
+    before_ms = time.time_ns() // 1_000_000
+    first = client_process.derived_run_id("h")
+    assert before_ms <= int(first[4:16], 16) <= time.time_ns() // 1_000_000
+    assert client_process.derived_run_id("h") == first
+    monkeypatch.setenv("SUB_HOME", "/proc/nowhere")
+    alone = client_process.derived_run_id("h")
+    assert alone == client_process.derived_run_id("h") == "run-" + "0" * 12 + first[16:]
+
+
+def test_the_principal_is_the_name_of_the_uid_where_no_variable_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = pwd.getpwuid(os.getuid()).pw_name
+    found = discover({"SUB_RUN_ID": "r"}, "h")
+    assert (found.principal, found.workload) == (name, {"user": name})
+    monkeypatch.setattr(os, "getuid", lambda: 3_999_999_999)
+    assert discover({"SUB_RUN_ID": "r"}, "h").principal == "uid:3999999999"
+    assert discover({"SUB_RUN_ID": "r", "LOGNAME": "ada"}, "h").principal == "ada"
+
+
+@pytest.mark.parametrize("value", ["", "0", "false", "False", "no", "off", " false "])
+def test_ci_that_is_denied_is_no_ci(value: str) -> None:
+    assert discover({"SUB_RUN_ID": "r", "CI": value}, "h").env == "dev"
 
 
 def test_a_shell_between_client_and_shim_does_not_count(tmp_path: Path) -> None:
@@ -118,7 +220,7 @@ HOSTILE_WORKLOADS = [
 @pytest.mark.parametrize("text", HOSTILE_WORKLOADS, ids=range(len(HOSTILE_WORKLOADS)))
 def test_a_hostile_workload_is_ignored_with_a_word(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = discover({"SUB_RUN_ID": "r", "SUB_WORKLOAD": text}, "h")
-    assert found.workload is None
+    assert found.workload is not None and found.workload.keys() == {"user"}
     assert "SUB_WORKLOAD" in capsys.readouterr().err
 
 
@@ -164,7 +266,7 @@ def test_a_process_with_an_odd_name_is_read_right(tmp_path: Path) -> None:
     odd.symlink_to("/bin/sleep")
     with subprocess.Popen([str(odd), "30"]) as process:
         try:
-            assert identity._stat(process.pid)[1] == os.getpid()
+            assert process_facts(process.pid)[1] == os.getpid()
             assert identity.start_time(process.pid).isdigit()
         finally:
             process.kill()

@@ -17,7 +17,8 @@ Options:
   --events SINK        ledger (default) | stderr | file:PATH | dir:PATH | fd:N | none
 
 Environment: SUB_HOME, SUB_POLICY, SUB_POLICY_JSON, SUB_EVENTS, and the identity variables
-SUB_RUN_ID, SUB_AGENT_ID, SUB_ENV, SUB_CLIENT, SUB_PRINCIPAL, SUB_WORKLOAD (JSON).
+SUB_RUN_ID, SUB_AGENT_ID, SUB_ENV, SUB_CLIENT, SUB_PRINCIPAL, SUB_WORKLOAD (JSON),
+SUB_RUN_META (JSON, or key=value,key=value); in a pod also the downward API's, see docs/identity.md.
 
 Example:
   sub shim --server-name git --client claude -- uvx mcp-server-git --repository .

@@ -26,6 +26,7 @@ from subluminal.host.run.tool_notes import RunToolNotes
 from subluminal.mcp.calls import Calls
 from subluminal.mcp.exchange import Exchange
 from subluminal.mcp.tools import ToolNotes
+from subluminal.producer.health import Heartbeat
 from subluminal.producer.turn import Turn
 
 TYPE_CHECKING = False
@@ -39,7 +40,6 @@ READ_BYTES = 64 * 1024
 TICK_MS = 500
 TICK_NS = 5_000_000  # while calls come in, no more often than this
 COLLECT_AFTER_OBJECTS = 100_000
-HEALTH_NS = 60_000_000_000
 _GONE = select.POLLHUP | select.POLLERR | select.POLLNVAL
 
 
@@ -51,8 +51,15 @@ class Relay:
         self.to_server = Outflow(upstream.stdin)
         self.to_client = Outflow(STDOUT)
         notes = ToolNotes(RunToolNotes(producer.gate.identity.run_id, server_name))
-        calls = Calls(producer.gate, server_name, "mcp_stdio", notes, refusal_style=server.refusal_style)
-        self.exchange = Exchange(calls, timeout_ms=server.timeout_ms or 0)
+        calls = Calls(
+            producer.gate,
+            server_name,
+            "mcp_stdio",
+            notes,
+            refusal_style=server.refusal_style,
+            timeout_ms=server.timeout_ms or None,
+        )
+        self.exchange = Exchange(calls)
         self.turn = Turn(
             producer,
             calls,
@@ -67,9 +74,8 @@ class Relay:
         self.ending = Ending(self)
         self._signals: list[int] = []
         self._wake = -1
-        self._opened_ns = self._health_ns = monotonic_ns()
+        self.heartbeat = Heartbeat(producer, config.health_ms, monotonic_ns())
         self._tick_ns = 0
-        self._health_calls = 0
         self._was_busy = False
 
     def _start(self) -> None:
@@ -266,27 +272,9 @@ class Relay:
             producer.sink.retry()
         if gc.get_count()[0] > COLLECT_AFTER_OBJECTS:
             gc.collect(1)
-        if now_ns - self._health_ns > HEALTH_NS:
-            self._health(now_ns)
+        if now_ns >= self.heartbeat.next_ns and not self.ending.at_ns:
+            self.heartbeat.beat(now_ns, self.exchange.calls_open)
 
     def _check_policies(self, now_ns: int, wall_ms: int) -> None:
         if not self.client.streaming:
             self.producer.check_policies(now_ns, wall_ms)
-
-    def _health(self, now_ns: int) -> None:
-        self._health_ns = now_ns
-        producer = self.producer
-        producer.keep_state_fresh()
-        total = producer.gate.counts.total
-        if total == self._health_calls:
-            return
-        self._health_calls = total
-        health = {
-            "uptime_ms": (now_ns - self._opened_ns) // 1_000_000,
-            "calls_total": total,
-            "calls_pending": self.exchange.calls_open,
-            "events_held": len(producer.sink.held),
-            "previews_shed": producer.sink.previews_shed,
-        }
-        producer.gate.health_note(health, time_ns() // 1_000_000)
-        producer.hand_over()

@@ -10,6 +10,7 @@ import click
 
 from subluminal.contracts.errors import UsageError
 from subluminal.contracts.vocabulary import CLIENTS, ENVS
+from subluminal.host.identity import is_ci
 
 
 @click.command(
@@ -20,10 +21,11 @@ from subluminal.contracts.vocabulary import CLIENTS, ENVS
 )
 @click.option("--agent-id", help="Stable name of this agent (default: the client's name).")
 @click.option("--client", type=click.Choice(CLIENTS), help="Default: from the command's name.")
-@click.option("--env", type=click.Choice(ENVS), help="Default: ci in CI, else dev.")
+@click.option("--env", type=click.Choice(ENVS), help="Default: ci in CI, prod in a pod of Kubernetes, else dev.")
 @click.option("--principal", help="Who started the run (default: you).")
 @click.option("--run-id", help="Default: SUB_RUN_ID if set (a part of that run), else a new one.")
 @click.option("--policy", type=click.Path(dir_okay=False), help="Policy bundle for this run.")
+@click.option("--meta", multiple=True, metavar="KEY=VALUE", help="Said of the run in its record. Repeatable.")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), help="Seconds; 0 means none.")
 @click.option(
     "--headless/--no-headless", default=None, help="As in CI: no daemon, a report at the end. Default: if CI is set."
@@ -64,7 +66,7 @@ def is_headless(wanted: bool | None, given: dict[str, object]) -> bool:
         return wanted
     if not needs and os.environ.get("SUB_RUN_ID") and os.environ.get("SUB_EVENTS", "").startswith("dir:"):
         return False  # a part of a run that is being recorded already
-    return bool(needs) or os.environ.get("CI", "").lower() not in ("", "0", "false", "no")
+    return bool(needs) or is_ci(os.environ)
 
 
 def say(line: str) -> None:

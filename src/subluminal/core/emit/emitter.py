@@ -130,6 +130,8 @@ class Emitter:
         extra = ""
         if tags:
             extra = f',"tags":{to_json(tags)}'
+        if call.timeout_ms is not None:
+            extra += f',"timeout_ms":{call.timeout_ms}'
         if call.args_stream_hash is not None:
             extra += f',"args_stream_hash":"{call.args_stream_hash}"'
         if call.args_raw_hash is not None:
@@ -218,10 +220,12 @@ class Emitter:
             f'"bytes_out":{bytes_out},"preview":{shown}{extra}}}\n'
         )
 
-    def run_end(self, wall_ms: int, status: str, summary: dict[str, int]) -> str:
+    def run_end(self, wall_ms: int, status: str, summary: dict[str, int], of_run: bool = False) -> str:
+        """`of_run`: the summary counts the calls of all producers of the run."""
+        whose = ',"counts":"run"' if of_run else ""
         return (
             f'{self._open("run_end", wall_ms)},"run":{{"ended_at":"{rfc3339(wall_ms)}","status":"{status}",'
-            f'"summary":{to_json(summary)}}}}}\n'
+            f'"summary":{to_json(summary)}{whose}}}}}\n'
         )
 
     def hint_issued(self, wall_ms: int, call_id: str, hint: Hint) -> str:

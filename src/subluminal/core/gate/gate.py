@@ -84,19 +84,25 @@ class Gate:
         self._opened_mono_ms = mono_ms
 
     def open(self, wall_ms: int, mono_ms: int, meta: dict[str, Any] | None = None) -> None:
+        """`meta` is what the producer says of itself; what was said of the run stands before it."""
         self.begin(mono_ms)
-        masked = self.masking.value(meta) if meta else None
+        said = {**(self.identity.meta or {}), **(meta or {})}
+        masked = self.masking.meta(said) if said else None
         self.outbox.append(self.emitter.run_start(wall_ms, self.stack.mode, self.stack.policies, masked))
 
-    def close(self, status: str, wall_ms: int, mono_ms: int) -> None:
-        """`run_end`, once. A run that a decision terminated has ended so, whatever came after."""
+    def close(self, status: str, wall_ms: int, mono_ms: int, of_run: Counts | None = None) -> None:
+        """`run_end`, once. A run that a decision terminated has ended so, whatever came after.
+
+        `of_run`: what all producers of the run have counted, where this one keeps the run and makes no calls itself.
+        """
         if self._closed or self._opened_mono_ms is None:
             return
         self._closed = True
         if self.state.terminated is not None:
             status = "TERMINATED"
-        summary = self.counts.as_summary(max(0, mono_ms - self._opened_mono_ms))
-        self.outbox.append(self.emitter.run_end(wall_ms, status, summary))
+        counts = self.counts if of_run is None else of_run
+        summary = counts.as_summary(max(0, mono_ms - self._opened_mono_ms))
+        self.outbox.append(self.emitter.run_end(wall_ms, status, summary, of_run is not None))
 
     def take(self) -> bytes:
         """The events that have gathered since the last time, as JSONL."""

@@ -53,6 +53,10 @@ class Masking:
         if decision.would is not None:
             self.decision(decision.would)
 
+    def meta(self, meta: dict[str, Any]) -> dict[str, Any]:
+        """`run.meta`, whose keys are a user's own words too."""
+        return {self._redactor.mask_text(key): self.value(item) for key, item in meta.items()}
+
     def value(self, value: Any) -> Any:
         if isinstance(value, str):
             return self._redactor.mask_text(value)

@@ -117,7 +117,7 @@ def remove_stale(older_than_seconds: float = STALE_AFTER_SECONDS, directory: str
         return 0
     limit = time.time() - older_than_seconds
     for name in names:
-        if not name.endswith((".state", ".state.bad", ".new", ".tools", ".root")):
+        if not name.endswith((".state", ".state.bad", ".new", ".tools", ".root", ".id")):
             continue
         path = os.path.join(where, name)
         if name.endswith(".root") and f"{name[:-5]}.{FORMAT}.state" in names:

@@ -6,20 +6,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from subluminal.contracts.counts import Counts
 from subluminal.host.run.processes import end_run_processes
 from subluminal.host.run.registration import Registration
 from subluminal.host.run.root import settle_root
 from subluminal.host.run.state import SharedState
+from subluminal.host.run.tally import counts_since, read_tally
 
 
 class Membership:
     """`owner`: the run is ours alone, so whatever carries its id may be ended with it."""
 
-    __slots__ = ("_owner", "_registration", "run_id", "state")
+    __slots__ = ("_before", "_owner", "_registration", "run_id", "state")
 
     def __init__(self, run_id: str, *, owner: bool) -> None:
         self.run_id = run_id
         self.state = SharedState.open(run_id)
+        self._before = read_tally(self.state)
         self._owner = owner
         self._registration: Registration | None = None
 
@@ -39,6 +42,10 @@ class Membership:
     def terminated(self) -> tuple[str, str] | None:
         """(code, message) once somebody has ordered the end of the run."""
         return self.state.terminated
+
+    def counts(self, patience_s: float) -> Counts | None:
+        """What the producers of the run have counted since we take part; None where they share no state."""
+        return counts_since(self.state, self._before, patience_s)
 
     def sweep(self, *, below: int | None = None) -> list[int]:
         """End the run's processes, and all that descend from `below`; those that are left."""

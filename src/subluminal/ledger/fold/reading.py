@@ -1,4 +1,8 @@
-"""Event lines to events. The contract's types do the checking; event types of a newer interface pack are kept whole."""
+"""Event lines to events, of every 0.x version of the interface pack. The contract's types do the checking.
+
+A later MINOR only adds (§0.1): unknown fields are ignored, unknown event types and words are kept whole. A MAJOR may
+have given the old names another meaning: its events are refused, with the sentence of `OTHER_MAJOR`.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,17 @@ from msgspec import UNSET, Struct, UnsetType
 
 from subluminal.contracts import events as ev
 from subluminal.contracts.moments import is_moment
-from subluminal.contracts.vocabulary import EVENT_TYPES
+from subluminal.contracts.vocabulary import EVENT_TYPES, INTERFACE_VERSION
 
 # No event of ours comes near: two previews of 16 KiB, escaped, and their envelope.
 MAX_LINE_BYTES = 1 << 20
 _MAX_SEQ = (1 << 63) - 1
+_MAJOR = INTERFACE_VERSION.partition(".")[0]
+_MINOR = int(INTERFACE_VERSION.split(".")[1])
+OTHER_MAJOR = (
+    "it is written by version {} of the interface pack; this Subluminal reads "
+    + f"{_MAJOR}.x ({INTERFACE_VERSION}): upgrade what reads it"
+)
 
 
 class BadEvent(ValueError):
@@ -21,7 +31,7 @@ class BadEvent(ValueError):
 
 
 class NewerEvent(Struct, kw_only=True):
-    """An event type this version does not know (§0.2): its envelope, and nothing more is read from it."""
+    """Of a later version, with a type or a word that is not known here: its envelope, and nothing more is read."""
 
     type: str
     v: str
@@ -73,6 +83,8 @@ def read_event(line: bytes) -> AnyEvent:
         event = _read_newer(line, str(error))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadEvent(f"not one JSON object: {error}") from None
+    if event.v != INTERFACE_VERSION and _is_other_major(event.v):
+        raise BadEvent(OTHER_MAJOR.format(event.v[:20]))
     if not event.run_id or not event.source.shim_id:
         raise BadEvent("run_id and source.shim_id must not be empty")
     if event.source.seq is not UNSET and event.source.seq > _MAX_SEQ:
@@ -87,6 +99,18 @@ def _read_newer(line: bytes, fault: str) -> NewerEvent:
         event = _decode_newer(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise BadEvent(fault) from None
-    if event.type in EVENT_TYPES:
+    if event.type in EVENT_TYPES and not _is_later_minor(event.v) and not _is_other_major(event.v):
         raise BadEvent(fault)
     return event
+
+
+def _is_other_major(version: str) -> bool:
+    """What is no version at all is taken for one of ours: the event's own fields tell what it is."""
+    major = version.partition(".")[0]
+    return major != _MAJOR and major.isascii() and major.isdecimal()
+
+
+def _is_later_minor(version: str) -> bool:
+    major, _, rest = version.partition(".")
+    minor = rest.partition(".")[0]
+    return major == _MAJOR and minor.isascii() and minor.isdecimal() and len(minor) < 10 and int(minor) > _MINOR

@@ -52,7 +52,7 @@ def closing_lines(connection: sqlite3.Connection, producer: tuple[int, str, int,
                 "latency_ms": max(0, epoch_ms(last_alive) - epoch_ms(created_at)),
                 "bytes_out": 0,
                 "preview": {"truncated": False},
-                "error": {"class": "transport", "message": MESSAGE},
+                "error": {"class": "transport", "message": MESSAGE, "retryable": True},
             }
             lines.append(_line("tool_call_end", envelope, seq, body, closing))
         counts.total += 1

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from harness.ci_agent import ci_agent
+from harness.fake_server import fake_server
 from harness.processes import MARKER_VARIABLE, assert_no_processes, command_line, new_marker, processes_with
 from harness.waiting import GENEROUS_S, wait_for
 from subluminal.host.run.processes import run_processes
@@ -245,6 +247,20 @@ def test_the_run_is_recorded_and_the_ledger_is_called(terminal: Terminal) -> Non
     assert len({line["run_id"] for line in lines}) == 1
     assert (lines[0]["client"], lines[0]["agent_id"]) == ("claude", "claude_code")
     assert "hidden" not in json.dumps(lines)
+
+
+@pytest.mark.contract("EVT-009")
+def test_the_run_s_own_end_counts_the_calls_of_its_shims(terminal: Terminal) -> None:
+    place = terminal.home / ".subluminal"
+    place.mkdir(mode=0o700)
+    (place / "ledgerd.pid").mkdir()  # keeps the daemon away, so that journals can be read
+    shim = [*SUB, "shim", "--server-name", "box", "--", *fake_server()]
+    agent = ci_agent(servers={"box": shim}, calls=[["box", "echo", {}], ["box", "echo", {}]])
+    terminal.program("mine", f"#!{sys.executable}\nimport os\nos.execv({agent[0]!r}, {agent!r})\n")
+    code, _, err = terminal.run("run", "generic", "--program", "mine", "--", "go")
+    assert code == 0, err
+    ends = [event["run"] for event in terminal.recorded() if event["type"] == "run_end"]
+    assert sorted((end["summary"]["calls_total"], end.get("counts", "")) for end in ends) == [(2, ""), (2, "run")]
 
 
 def test_the_generic_agent_tells_its_lines_by_size_only(terminal: Terminal) -> None:

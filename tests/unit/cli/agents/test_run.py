@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from harness.ci_agent import ci_agent
 from harness.fake_server import fake_server
+from harness.places import FIXTURES
 from harness.processes import MARKER_VARIABLE, assert_no_processes, is_alive, kill_marked, new_marker
 from harness.shim import isolated_env
 from harness.waiting import GENEROUS_S, wait_for
@@ -177,6 +179,132 @@ def test_three_calls_below_it_all_carry_its_run_and_identity(desk: Desk, tmp_pat
     for event in events:
         told = (event["agent_id"], event["env"], event["client"], event["principal"], event["workload"])
         assert told == ("bot", "ci", "codex", "svc:x", workload)
+
+
+RECORDED = {"issue_id": "ISS-7", "task_type": "fix"}
+
+
+def test_what_was_said_of_the_run_stands_in_every_run_start_below_it(desk: Desk) -> None:
+    said = ["--meta", "issue_id=ISS-7", "--meta", "task_type=fix"]
+    shim = [*SUB, "shim", "--server-name", "box", "--", *fake_server()]
+    code, _, err = desk.run(*said, "--", *ci_agent(servers={"box": shim}, calls=[["box", "echo", {}]]))
+    assert code == 0, err
+    starts = [event["run"]["meta"] for event in desk.events() if event["type"] == "run_start"]
+    assert {meta.pop("server_name", None) or meta.pop("command") for meta in starts} == {"box", "python"}
+    assert starts == [RECORDED, RECORDED]
+
+
+def test_what_is_said_anew_adds_to_what_was_said_of_the_outer_run(desk: Desk) -> None:
+    show = ["sh", "-c", 'echo "$SUB_RUN_META"']
+    env = {"SUB_RUN_META": "issue_id=ISS-1,repo=org/app"}
+    code, out, _ = desk.run("--meta", "issue_id=ISS-2", "--", *show, env=env)
+    assert (code, json.loads(out)) == (0, {"issue_id": "ISS-2", "repo": "org/app"})
+
+
+@pytest.mark.parametrize("word", ["issue_id", "=x", "command=x", "k=" + "v" * 5000])
+def test_meta_that_makes_no_sense_is_said_before_anything_starts(desk: Desk, tmp_path: Path, word: str) -> None:
+    code, _, err = desk.run("--meta", word, "--", "touch", str(tmp_path / "started"))
+    assert code == 2 and err.startswith("sub: --meta cannot be taken") and "Traceback" not in err
+    assert not (tmp_path / "started").exists()
+
+
+def test_a_variable_that_makes_no_sense_is_said_once_and_the_run_goes_on(desk: Desk) -> None:
+    shim = [*SUB, "shim", "--server-name", "box", "--", *fake_server()]
+    agent = ci_agent(servers={"box": shim}, calls=[["box", "echo", {}]])
+    code, _, err = desk.run("--", *agent, env={"SUB_RUN_META": "nonsense"})
+    assert code == 0
+    assert err.count("SUB_RUN_META is ignored") == 1
+
+
+POLICY = FIXTURES / "policies" / "deny_above_allow.yaml"
+
+
+def kept_by(desk: Desk) -> dict[str, Any]:
+    """The end of the run itself, told by `sub run`."""
+    (end,) = [event["run"] for event in desk.events() if event["type"] == "run_end" and "counts" in event["run"]]
+    return dict(end)
+
+
+@pytest.mark.contract("EVT-009")
+def test_the_run_s_own_end_counts_the_calls_of_all_its_shims(desk: Desk) -> None:
+    servers = {
+        name: [*SUB, "shim", "--server-name", name, "--", *fake_server(tools={"fail": {"is_error": "no"}, "*": {}})]
+        for name in ("one", "two")
+    }
+    calls = [["one", "echo", {}], ["two", "echo", {}], ["two", "delete_all", {}], ["one", "fail", {}]]
+    code, _, err = desk.run("--policy", str(POLICY), "--", *ci_agent(servers=servers, calls=calls))
+    assert code == 0, err
+    end = kept_by(desk)
+    assert end["counts"] == "run"
+    summary = {name: value for name, value in end["summary"].items() if name != "duration_ms"}
+    assert summary == {
+        "calls_total": 4, "calls_allowed": 3, "calls_blocked": 1, "calls_throttled": 0, "errors_total": 1,
+    }  # fmt: skip
+    parts = [event["run"] for event in desk.events() if event["type"] == "run_end" and "counts" not in event["run"]]
+    assert sorted(part["summary"]["calls_total"] for part in parts) == [2, 2]
+
+
+LEAVES_AT_ONCE = """
+import json, os, subprocess, sys
+p = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+p.stdin.write(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "echo"}}).encode())
+p.stdin.write(b"\\n")
+p.stdin.flush()
+p.stdout.readline()
+os._exit(0)
+"""
+
+
+@pytest.mark.contract("EVT-009")
+def test_an_agent_that_does_not_wait_for_its_shims_is_counted_too(desk: Desk) -> None:
+    shim = [*SUB, "shim", "--server-name", "slow", "--", *fake_server(linger_ms=200)]
+    code, _, err = desk.run(*python(LEAVES_AT_ONCE), *shim)
+    assert code == 0, err
+    summary = kept_by(desk)["summary"]
+    assert (summary["calls_total"], summary["calls_allowed"]) == (1, 1)
+
+
+KILLS_ITS_SHIM = LEAVES_AT_ONCE.replace("os._exit(0)", "p.kill()\np.wait()")
+
+
+@pytest.mark.contract("EVT-009")
+def test_calls_of_a_shim_that_was_killed_are_in_the_total_alone(desk: Desk) -> None:
+    code, _, err = desk.run(*python(KILLS_ITS_SHIM), *SUB, "shim", "--server-name", "x", "--", *fake_server())
+    assert code == 0, err
+    summary = kept_by(desk)["summary"]
+    assert (summary["calls_total"], summary["calls_allowed"], summary["errors_total"]) == (1, 0, 0)
+
+
+@pytest.mark.contract("EVT-009")
+def test_a_part_of_a_run_counts_what_was_called_while_it_was_on(desk: Desk) -> None:
+    shim = [*SUB, "shim", "--server-name", "box", "--", *fake_server()]
+    agent = ci_agent(servers={"box": shim}, calls=[["box", "echo", {}]])
+    for _ in range(2):
+        assert desk.run("--run-id", "long", "--", *agent)[0] == 0
+    ends = [event["run"] for event in desk.events() if event["type"] == "run_end" and "counts" in event["run"]]
+    assert [end["summary"]["calls_total"] for end in ends] == [1, 1]
+
+
+def test_without_a_home_that_shims_share_the_end_speaks_for_itself_alone(desk: Desk, tmp_path: Path) -> None:
+    events = tmp_path / "events.jsonl"
+    env = {"SUB_HOME": "/proc/nowhere", "SUB_EVENTS": f"file:{events}"}
+    assert desk.run("--", "true", env=env)[0] == 0
+    (end,) = [event for event in map(json.loads, events.read_text().splitlines()) if event["type"] == "run_end"]
+    assert "counts" not in end["run"]
+
+
+def test_in_a_pod_shims_whose_client_scrubs_their_environment_know_it_all_the_same(desk: Desk, tmp_path: Path) -> None:
+    labels = tmp_path / "labels"
+    labels.write_text('tier="gold"\n')
+    pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "POD_NAMESPACE": "payments", "SUB_POD_LABELS_FILE": str(labels)}
+    scrubbed = ["env", "-i", f"PATH={os.environ['PATH']}", *SUB, "shim", "--server-name", "box", "--", *fake_server()]
+    code, _, err = desk.run("--", *ci_agent(servers={"box": scrubbed}, calls=[["box", "echo", {}]]), env=pod)
+    assert code == 0, err
+    events = desk.events()
+    assert len([event for event in events if event["type"] == "run_start"]) == 2
+    for event in events:
+        assert event["env"] == "prod"
+        assert event["workload"] == {"namespace": "payments", "labels": {"tier": "gold"}}
 
 
 def test_a_run_inside_a_run_is_a_part_of_it_and_a_named_one_is_not(desk: Desk) -> None:

@@ -49,6 +49,7 @@ def lines(text: str, number: int = 3) -> list[str]:
         args_raw_hash="b" * 64,
         ambiguous=text,
         continues=text,
+        timeout_ms=number,
     )
     hint = Hint(text, "BUDGET", {"a": text, "b": [1, {"c": number}]}, text)
     would = Decision("BLOCK", None, "critical", text, text, policy=policy)
@@ -79,6 +80,7 @@ def lines(text: str, number: int = 3) -> list[str]:
         emitter.shim_health(WALL, health),
         emitter.breaker_trip(WALL, ref, trip),
         emitter.run_end(WALL, "SUCCEEDED", summary),
+        emitter.run_end(WALL, "SUCCEEDED", summary, of_run=True),
     ]
 
 

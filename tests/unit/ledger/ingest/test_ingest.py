@@ -124,7 +124,11 @@ def test_a_dead_shims_open_calls_and_run_are_closed_in_its_name(ingesting: Inges
     for event in events[-3:]:
         assert event["closed_by"] == "ledgerd" and event["closed_at"] > event["ts"]
         assert event["source"]["shim_id"] == "shim-1" and event["principal"] == "ann"
-    assert events[-2]["error"] == {"class": "transport", "message": "shim ended before the reply"}
+    assert events[-2]["error"] == {
+        "class": "transport",
+        "message": "shim ended before the reply",
+        "retryable": True,
+    }
     assert events[-1]["run"]["summary"] == {
         "calls_total": 4,
         "calls_allowed": 2,

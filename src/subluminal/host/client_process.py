@@ -1,0 +1,76 @@
+"""The client that started us, where nobody named the run: its process, and the run id that its shims derive from it.
+
+A derived id has the form of every id of ours, so ids sort by time: milliseconds (of the client's start) in 12 hex
+digits, then 64 bits, here of a digest of what names the process: host, boot, pid and start.
+
+The trap is the clock. The kernel counts a process's start in ticks since the boot, and knows the boot's wall time only
+as "now, less the time since": whoever sets the clock moves it, and two shims of one client would disagree. So the first
+shim writes the id down, under the digest, and the others take it from there. Without a home they compute it, and agree
+unless the clock was set in between.
+"""
+
+from __future__ import annotations
+
+import os
+
+from subluminal.host import home
+from subluminal.host.identity import process_facts
+
+_SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ash", "fish", "env", "npx", "uvx", "timeout"))
+_DIGITS = frozenset("0123456789abcdef")
+_MAX_MS = 1 << 48
+
+
+def derived_run_id(host_id: str) -> str:
+    """One run per client process: shells and launchers between it and us do not count."""
+    from subluminal.contracts.digest import sha256_hex
+
+    pid = os.getppid()
+    command, parent, started = process_facts(pid)
+    while parent > 1 and command in _SHELLS:
+        pid = parent
+        command, parent, started = process_facts(pid)
+    digest = sha256_hex(f"{host_id}\x00{_boot_id()}\x00{pid}\x00{started}".encode())
+    return _agreed(digest, _started_ms(started))
+
+
+def _agreed(digest: str, started_ms: int | None) -> str:
+    """What the first shim of this client wrote down, or now writes. Where nothing can be, what all would compute."""
+    import time
+
+    from subluminal.host.files import keep_first
+
+    tail = digest[:16]
+    fresh = f"run-{time.time_ns() // 1_000_000 if started_ms is None else started_ms:012x}{tail}"
+    try:
+        kept = keep_first(home.derived_run_file(digest[:32]), fresh.encode(), 64).decode("ascii", "replace")
+    except OSError:
+        return f"run-{started_ms or 0:012x}{tail}"
+    ours = len(kept) == len(fresh) and kept[:4] == "run-" and kept.endswith(tail) and _DIGITS.issuperset(kept[4:])
+    return kept if ours else fresh
+
+
+def _started_ms(started: str) -> int | None:
+    """Wall time of a process's start, in milliseconds; None where the system tells no ticks since the boot."""
+    try:
+        found = _boot_wall_ms() + int(started) * 1000 // os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError):
+        return None
+    return found if 0 <= found < _MAX_MS else None
+
+
+def _boot_wall_ms() -> int:
+    """ValueError where the kernel does not tell."""
+    with open("/proc/stat", "rb") as file:
+        for line in file:
+            if line.startswith(b"btime "):
+                return int(line[6:]) * 1000
+    raise ValueError("no btime")
+
+
+def _boot_id() -> str:
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
