@@ -1,7 +1,7 @@
 """Real MCP servers that the templates of policies are for: how they are started, and what tools they list.
 
-mcp-server-git comes with `make setup`, the others with `make test-servers` into .venv/servers. What each of them lists is
-kept in `tests/fixtures/tool_lists`, with the package and version that it was recorded from:
+mcp-server-git comes with `make setup`, the others with `make test-servers` into .venv/servers. What each of them lists
+is kept in `tests/fixtures/tool_lists`, with the package and version that it was recorded from:
 
     PYTHONPATH=tests .venv/bin/python -m harness.real_servers record
 """

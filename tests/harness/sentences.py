@@ -1,9 +1,10 @@
 """The table of sentences (`tests/language/sentences`): what a person says, the policy that says it, and calls.
 
-A case is one call, or a list of calls that follow each other. In `pass` every call goes through; in `refuse` the last one
-does not, and those before it do. `repeat` is the same call several times: of a refused one, the last time.
+A case is one call, or a list of calls that follow each other. In `pass` every call goes through; in `refuse` the last
+one does not, and those before it do. `repeat` is the same call several times: of a refused one, the last time.
 
-Paths: `~` is a home made for the table, `$HOME` its name, the repository `$ROOT` is ~/work/app, and the server stands in it.
+Paths: `~` is a home made for the table and `$HOME` its name; the repository `$ROOT` is ~/work/app, where the server
+stands.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 import msgspec
 import yaml
 from msgspec import Struct
+from subluminal.host.places import ThisMachine
 
 from harness import places
 from subluminal.contracts.canonical import CanonicalError, read_args
@@ -26,7 +28,6 @@ from subluminal.contracts.toolcall import ToolCall
 from subluminal.core.engine.bundle import Engine
 from subluminal.core.engine.stack import Stack, Verdict
 from subluminal.core.engine.state import WIDE, LocalState
-from subluminal.host.places import ThisMachine
 
 TABLE = places.ROOT / "tests" / "language" / "sentences"
 MAX_LINES = 12

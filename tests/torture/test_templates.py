@@ -182,6 +182,7 @@ FORBIDDEN: dict[str, list[tuple[str, str, Args]]] = {
         ("database", "write_query", {"query": "drop table users"}),
         ("database", "read_query", {"query": "PRAGMA table_info(users)"}),
         ("database", "write_query", {"query": "DELETE\nFROM users"}),
+        ("database", "write_query", {"query": "DELETE FROM users", "sql": "WHERE"}),
         ("database", "write_query", {"query": "insert into a values (1); delete from a where 1"}),
     ],
     "ci": [
@@ -236,9 +237,7 @@ def test_a_template_decides_on_every_tool_as_its_words_promise(template: str, se
 
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_a_template_refuses_what_its_words_forbid(template: str, repository: Path) -> None:
-    passed = [
-        call for call in FORBIDDEN[template] if decide(template, SERVERS[call[0]], call[1], call[2]) == "ALLOW"
-    ]
+    passed = [call for call in FORBIDDEN[template] if decide(template, SERVERS[call[0]], call[1], call[2]) == "ALLOW"]
     assert passed == []
 
 
