@@ -48,7 +48,7 @@ def test_a_sentence_decides_as_it_says(sentence: Sentence, world: World) -> None
 
 
 @every_sentence
-def test_a_sentence_is_short_and_lints_without_a_word(sentence: Sentence) -> None:
+def test_a_sentence_is_short_and_lints_without_errors_and_warnings(sentence: Sentence) -> None:
     assert len(sentence.policy.splitlines()) <= MAX_LINES
     findings = load_bundle(sentence.source, "sentence.yaml").findings
     assert [str(finding) for finding in findings if finding.level != NOTE] == []
