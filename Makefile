@@ -6,7 +6,7 @@ USABLE := $(VENV)/.usable
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 
-.PHONY: setup demo test test-clients fuzz check bench bench-peers clean
+.PHONY: setup demo test test-clients test-servers fuzz check bench bench-peers clean
 
 setup: $(STAMP)
 
@@ -33,6 +33,11 @@ test: setup
 # With the real agent CLIs, installed from npm into .venv/clients, against fake models on loopback.
 test-clients: setup
 	@$(BIN)/python -m pytest tests/clients -m clients --tb=short -r fEs --no-header
+
+# The templates of policies on the real servers that they are for, from npm and PyPI into .venv/servers.
+test-servers: setup
+	@PYTHONPATH=tests $(BIN)/python -m harness.real_servers
+	@$(BIN)/python -m pytest tests/torture/test_templates.py --tb=short -r fEs --no-header
 
 # Coverage-guided, on the reading of hostile lines; then new examples for every property test of the adapter (the life of
 # ids among them), for random producers against the ledger's rules of ownership, for run state that is killed at its

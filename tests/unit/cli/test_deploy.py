@@ -78,7 +78,9 @@ class TestDockerfile:
         subprocess.run([*pip, *build], check=True, timeout=100)
         (wheel,) = tmp_path.glob("*.whl")
         with zipfile.ZipFile(wheel) as packed:
-            assert {"subluminal/reports/report.css", "subluminal/policy/edit/starter.yaml"} <= set(packed.namelist())
+            assert {"subluminal/reports/report.css", "subluminal/policy/edit/templates/starter.yaml"} <= set(
+                packed.namelist()
+            )
             packed.extractall(root)
         env = isolated_env(tmp_path, PYTHONPATH=str(root), CI="true")
         version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]

@@ -14,17 +14,19 @@ from subluminal.cli.render.output import note, print_json
 from subluminal.host.home import REPOSITORY_POLICY, ensure_private_dir, sub_home, user_policy
 from subluminal.policy.edit.layout import format_policy
 from subluminal.policy.edit.schema import SCHEMA_FILE, naming_its_schema, schema_bytes
-from subluminal.policy.edit.starter import starter_files
+from subluminal.policy.edit.template import STARTER, TEMPLATES, described, template_files
 from subluminal.policy.sources import find_policies
 from subluminal.reports.printable import printable
 
 
 @click.command("init")
 @click.argument("path", metavar="[PATH]", required=False)
+@click.option("--template", type=click.Choice(TEMPLATES), default=STARTER, help="Which policy to begin with.")
+@click.option("--list", "list_", is_flag=True, help="List the templates and what they are for.")
 @click.option("--user", is_flag=True, help="Write your own policy, SUB_HOME/policy.yaml.")
 @click.option("--dry-run", is_flag=True, help="Print the policy instead of writing it.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
-def init_command(path: str | None, user: bool, dry_run: bool, as_json: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print what was written, or the list, as JSON.")
+def init_command(path: str | None, template: str, list_: bool, user: bool, dry_run: bool, as_json: bool) -> None:
     """Write a starter policy with comments, and its tests beside it. Existing files are never overwritten.
 
     PATH defaults to .subluminal/policy.yaml, which is in force for every agent started inside this repository. Its
@@ -34,16 +36,20 @@ def init_command(path: str | None, user: bool, dry_run: bool, as_json: bool) -> 
     \b
     Examples:
       sub policy init
-      sub policy init --user            for every repository of yours
-      sub policy init policies/ci.yaml  wherever you like
+      sub policy init --user                 for every repository of yours
+      sub policy init --template filesystem  for servers that read and write files
+      sub policy init --template ci policies/ci.yaml
     """
+    if list_:
+        _print_templates(as_json)
+        return
     if user and path:
         raise click.UsageError("--user and PATH cannot be given together.")
     target = user_policy() if user else _target(path)
-    files = starter_files(target)
+    files = template_files(template, target)
     files[target] = naming_its_schema(files[target])
     if dry_run:
-        sys.stdout.write(files[target].decode())
+        _print_draft(files, target, as_json)
         return
     if user:
         ensure_private_dir(sub_home())
@@ -61,13 +67,30 @@ def init_command(path: str | None, user: bool, dry_run: bool, as_json: bool) -> 
         note("It is in force here from now on; `sub policy in-force` says how it stacks with others.")
 
 
+def _print_templates(as_json: bool) -> None:
+    templates = described()
+    if as_json:
+        print_json({"templates": [{"name": name, "description": text} for name, text in templates.items()]})
+        return
+    width = max(map(len, templates))
+    for name, text in templates.items():
+        print(f"{name:{width}}  {text}")
+
+
+def _print_draft(files: dict[str, bytes], target: str, as_json: bool) -> None:
+    if as_json:
+        print_json({"written": [], "would_write": list(files)})
+    else:
+        sys.stdout.write(files[target].decode())
+
+
 def _target(path: str | None) -> str:
     if path is None:
         return REPOSITORY_POLICY
     if os.path.isdir(path):
         return os.path.join(path, "policy.yaml")
     if not path.endswith((".yaml", ".yml")):
-        raise click.UsageError(f"{path}: the starter is YAML, so its name must end in .yaml or .yml.")
+        raise click.UsageError(f"{path}: templates are YAML, so its name must end in .yaml or .yml.")
     return path
 
 

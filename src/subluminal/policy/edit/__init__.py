@@ -1,1 +1,1 @@
-"""Policy files written: the starter, and one layout for all."""
+"""Policy files written: templates, and one layout for all."""

@@ -80,7 +80,7 @@ def test_init_for_the_user_and_on_trial(sub: Sub) -> None:
     assert written[0] == os.path.join(os.environ["SUB_HOME"], "policy.yaml")
     assert Path(os.environ["SUB_HOME"]).stat().st_mode & 0o777 == 0o700
     assert sub("init", "--dry-run", "x.yaml") == 0
-    assert sub.out.startswith("# yaml-language-server: $schema=policy.schema.json\n# A starter policy")
+    assert "# A starter policy" in sub.out
     assert not Path("x.yaml").exists()
     assert sub("init", "x.json") == 2
     assert sub("init", "--user", "x.yaml") == 2

@@ -11,7 +11,6 @@ from harness import places
 from subluminal.cli.policy.report import as_junit
 from subluminal.contracts.identity import Identity
 from subluminal.policy.compile.bundle import compile_bundle
-from subluminal.policy.edit.starter import starter_files
 from subluminal.policy.lint.findings import NOTE, InvalidPolicy
 from subluminal.policy.lint.load import load_bundle
 from subluminal.policy.replay.cases import find_case_files, load_cases
@@ -53,17 +52,6 @@ def run(tmp_path: Path, tests: str, mode: str = "guardrails", pattern: str | Non
 
 def failures(result: FileResult) -> list[str | None]:
     return [test.failure.text() if test.failure else None for test in result.results]
-
-
-def test_the_starter_policy_lints_clean_and_its_tests_pass_and_cover_every_rule(tmp_path: Path) -> None:
-    target = tmp_path / "policy.yaml"
-    for name, content in starter_files(str(target)).items():
-        Path(name).write_bytes(content)
-    assert load_bundle(target.read_bytes(), "policy.yaml").findings == []
-    (tests,) = find_case_files(str(tmp_path))
-    result = run_file(tests)
-    assert failures(result) == [None] * 8
-    assert all(result.covered.values())
 
 
 @pytest.mark.parametrize("tests", find_case_files(str(EXAMPLES)), ids=lambda path: Path(path).name)
