@@ -17,7 +17,6 @@ from typing import Any
 import msgspec
 import yaml
 from msgspec import Struct
-from subluminal.host.places import ThisMachine
 
 from harness import places
 from subluminal.contracts.canonical import CanonicalError, read_args
@@ -28,6 +27,7 @@ from subluminal.contracts.toolcall import ToolCall
 from subluminal.core.engine.bundle import Engine
 from subluminal.core.engine.stack import Stack, Verdict
 from subluminal.core.engine.state import WIDE, LocalState
+from subluminal.host.places import ThisMachine
 
 TABLE = places.ROOT / "tests" / "language" / "sentences"
 MAX_LINES = 12
