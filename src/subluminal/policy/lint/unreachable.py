@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from subluminal.contracts.globs import MAX_GLOB_CHARS, literal_head
-from subluminal.policy.lint.cover import Match, match_covers, normal_match
+from subluminal.policy.lint.cover import match_covers, normal_match
 from subluminal.policy.lint.findings import shown
+from subluminal.policy.lint.parts import Match
 from subluminal.policy.lint.patterns import EVERYTHING
 from subluminal.policy.lint.reporter import Linter
 

@@ -1,0 +1,92 @@
+"""What is said of two matches or rules holds for every call: held against the definition of the language."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from harness.matching import a_call, a_match, applies, holds, related
+from subluminal.policy.lint.cover import match_covers, may_overlap, rule_covers, rules_overlap
+
+SEED = 20260131
+PAIRS = 3_000
+CALLS = 10
+
+
+def pairs(rng: random.Random) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    found = []
+    for _ in range(PAIRS):
+        match = a_match(rng)
+        found.append((match, related(rng, match)) if rng.random() < 0.8 else (match, a_match(rng)))
+    return found
+
+
+@pytest.mark.parametrize("generous", [False, True])
+@pytest.mark.parametrize("sense", ["this", "either"])
+def test_a_match_that_covers_another_holds_wherever_it_does(generous: bool, sense: str) -> None:
+    rng = random.Random(SEED)
+    proved = 0
+    for wide, narrow in pairs(rng):
+        if match_covers(wide, narrow, generous=generous if sense == "this" else None):
+            for call in [a_call(rng, narrow) for _ in range(CALLS)]:
+                if holds(narrow, call, generous=generous):
+                    proved += 1
+                    assert holds(wide, call, generous=generous), (wide, narrow, call)
+    assert proved > 500
+
+
+def test_matches_that_one_call_meets_overlap() -> None:
+    rng = random.Random(SEED)
+    proved = excluded = 0
+    for strict, generous in pairs(rng):
+        may = may_overlap(strict, generous)
+        excluded += not may
+        for call in [a_call(rng, rng.choice([strict, generous])) for _ in range(CALLS)]:
+            if holds(strict, call, generous=False) and holds(generous, call, generous=True):
+                proved += 1
+                assert may, (strict, generous, call)
+    assert proved > 500
+    assert excluded > 100
+
+
+@pytest.mark.parametrize("kind", ["allow", "deny", "budget", "tag"])
+def test_a_rule_that_covers_another_applies_wherever_it_does(kind: str) -> None:
+    rng = random.Random(SEED)
+    proved = with_unless = 0
+    for match, other in pairs(rng):
+        wide, narrow = a_rule(rng, kind, match), a_rule(rng, kind, other)
+        if "unless" in wide and rng.random() < 0.5:
+            narrow["unless"] = related(rng, wide["unless"])
+        if rule_covers(wide, narrow, kind):
+            for call in [a_call(rng, other) for _ in range(CALLS)]:
+                for as_kind in ("allow", "deny") if kind == "tag" else (kind,):
+                    if applies({**narrow, "kind": as_kind}, call):
+                        proved += 1
+                        with_unless += "unless" in wide
+                        assert applies({**wide, "kind": as_kind}, call), (wide, narrow, call)
+    assert proved > 500
+    assert with_unless > 50
+
+
+def a_rule(rng: random.Random, kind: str, match: dict[str, Any]) -> dict[str, Any]:
+    rule: dict[str, Any] = {"kind": kind, "match": match}
+    if rng.random() < 0.4:
+        rule["unless"] = related(rng, match) if rng.random() < 0.4 else a_match(rng)
+    return rule
+
+
+def test_an_allow_and_a_deny_that_one_call_meets_overlap() -> None:
+    rng = random.Random(SEED)
+    proved = 0
+    for match, other in pairs(rng):
+        allow, deny = a_rule(rng, "allow", match), a_rule(rng, "deny", other)
+        if rng.random() < 0.3:
+            deny["unless"] = match
+        may = rules_overlap(allow, deny)
+        for call in [a_call(rng, rng.choice([match, other])) for _ in range(CALLS)]:
+            if applies(allow, call) and applies(deny, call):
+                proved += 1
+                assert may, (allow, deny, call)
+    assert proved > 300
