@@ -52,10 +52,10 @@ def holds(match: Match, call: Called, *, generous: bool) -> bool:
         return False
     if "time" in match and call.hour not in match["time"]["utc_hours"]:
         return False
-    return all(_predicate(*found, call.args, generous) for found in _predicates(match.get("args", {})))
+    return all(_predicate(*found, call.args, generous) for found in predicates_of(match.get("args", {})))
 
 
-def _predicates(args: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
+def predicates_of(args: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
     for field, wanted in args.items():
         if field == "bytes":
             yield field, "", wanted
@@ -184,8 +184,8 @@ def some(rng: random.Random, choices: list[Any], most: int = 3) -> list[Any]:
     return rng.sample(choices, rng.randrange(1, most + 1))
 
 
-def predicate(rng: random.Random, field: str) -> Any:
-    key = rng.choice(KEYS)
+def predicate(rng: random.Random, field: str, key: str | None = None) -> Any:
+    key = key or rng.choice(KEYS)
     if field in ("has_keys", "missing_keys"):
         return [key]
     if field == "numeric_range":
@@ -236,6 +236,12 @@ def a_match(rng: random.Random, fields: list[str] = FIELDS) -> Match:
     return match
 
 
+def on_one_key(rng: random.Random, key: str) -> Match:
+    """One predicate, so that two of them are often comparable."""
+    field = rng.choice(FIELDS)
+    return {"args": {field: predicate(rng, field, key)}}
+
+
 def related(rng: random.Random, match: Match, fields: list[str] = FIELDS) -> Match:
     """Something that has to do with it: two random matches are seldom comparable."""
     other = dict(match)
@@ -280,7 +286,7 @@ def a_call(rng: random.Random, match: Match | None = None) -> Called:
         else:
             args[key] = rng.choice(SPELLINGS)
     if match is not None and rng.random() < 0.5:
-        for field, key, wanted in _predicates(match.get("args", {})):
+        for field, key, wanted in predicates_of(match.get("args", {})):
             _aim(rng, args, key, _likely(rng, field, wanted))
     tags = frozenset(rng.sample(CLASSES, rng.randrange(3)))
     return Called(rng.choice(TOOLS), args, rng.randrange(4), tags=tags)

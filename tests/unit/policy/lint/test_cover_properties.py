@@ -7,7 +7,18 @@ from typing import Any
 
 import pytest
 
-from harness.matching import a_call, a_match, applies, holds, related
+from harness.matching import (
+    FIELDS,
+    KEYS,
+    a_call,
+    a_match,
+    applies,
+    holds,
+    on_one_key,
+    predicate,
+    predicates_of,
+    related,
+)
 from subluminal.policy.lint.cover import match_covers, may_overlap, rule_covers, rules_overlap
 
 SEED = 20260131
@@ -17,7 +28,11 @@ CALLS = 10
 
 def pairs(rng: random.Random) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     found = []
-    for _ in range(PAIRS):
+    for number in range(PAIRS):
+        if number % 3 == 0:
+            key = rng.choice(KEYS)
+            found.append((on_one_key(rng, key), on_one_key(rng, key)))
+            continue
         match = a_match(rng)
         found.append((match, related(rng, match)) if rng.random() < 0.8 else (match, a_match(rng)))
     return found
@@ -72,7 +87,10 @@ def test_a_rule_that_covers_another_applies_wherever_it_does(kind: str) -> None:
 
 def a_rule(rng: random.Random, kind: str, match: dict[str, Any]) -> dict[str, Any]:
     rule: dict[str, Any] = {"kind": kind, "match": match}
-    if rng.random() < 0.4:
+    if list(match) == ["args"] and rng.random() < 0.7:
+        keys = [key for _, key, _ in predicates_of(match["args"]) if key]
+        rule["unless"] = on_one_key(rng, rng.choice(keys or ["a"]))
+    elif rng.random() < 0.4:
         rule["unless"] = related(rng, match) if rng.random() < 0.4 else a_match(rng)
     return rule
 
@@ -90,3 +108,29 @@ def test_an_allow_and_a_deny_that_one_call_meets_overlap() -> None:
                 proved += 1
                 assert may, (allow, deny, call)
     assert proved > 300
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_what_is_said_of_two_predicates_on_one_key_holds_for_every_value(key: str) -> None:
+    rng = random.Random(SEED)
+    followed = excluded = 0
+    for field in FIELDS:
+        for other in FIELDS:
+            for _ in range(12):
+                one, two = ({"args": {name: predicate(rng, name, key)}} for name in (field, other))
+                calls = [a_call(rng, rng.choice([one, two])) for _ in range(25)]
+                for generous in (False, True):
+                    if match_covers(one, two, generous=generous):
+                        followed += 1
+                        for call in calls:
+                            assert not holds(two, call, generous=generous) or holds(one, call, generous=generous), (
+                                one, two, call, generous,
+                            )  # fmt: skip
+                if not may_overlap(one, two):
+                    excluded += 1
+                    for call in calls:
+                        assert not (holds(one, call, generous=False) and holds(two, call, generous=True)), (
+                            one, two, call,
+                        )  # fmt: skip
+    assert followed > 100
+    assert excluded > (0 if "[]" in key else 100)
