@@ -7,6 +7,7 @@ none of the cases that cannot be judged. It is short enough to be read as a defi
 
 from __future__ import annotations
 
+import json
 import posixpath
 import random
 from collections.abc import Iterator
@@ -88,7 +89,9 @@ def located(args: dict[str, Any], key: str, generous: bool) -> list[Any]:
     steps = key.replace("[]", ".[]").split(".")
     found = [args[key]] if key in args and len(steps) > 1 else []
     values: list[Any] = [args]
-    for step in steps:
+    for number, step in enumerate(steps):
+        if number == 1 and generous:
+            values += [json.loads(value) for value in values if isinstance(value, str) and value[:1] in ("[", "{")]
         if step != "[]":
             values = [value[step] for value in values if isinstance(value, dict) and step in value]
         else:
@@ -282,7 +285,8 @@ def a_call(rng: random.Random, match: Match | None = None) -> Called:
                 ]
             )
         elif key == "a" and rng.random() < 0.3:
-            args[key] = {"b": rng.choice(SPELLINGS)}
+            inner = {"b": rng.choice(SPELLINGS)}
+            args[key] = rng.choice([inner, json.dumps(inner)])
         else:
             args[key] = rng.choice(SPELLINGS)
     if match is not None and rng.random() < 0.5:

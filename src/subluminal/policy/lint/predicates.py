@@ -32,8 +32,12 @@ class Predicate(NamedTuple):
 
     @property
     def steps_into_lists(self) -> bool:
-        """Strict and generous find other values there."""
         return "[]" in self.key
+
+    @property
+    def is_path(self) -> bool:
+        """Strictly and generously, other values may be found there: JSON in a text, a value where a list should be."""
+        return self.steps_into_lists or "." in self.key
 
 
 def predicates_of(args: dict[str, Any]) -> Iterator[Predicate]:
@@ -85,8 +89,16 @@ def _values_follow(wide: Predicate, values: list[Any], generous: bool | None) ->
     if wide.field == "numeric_range":
         return all(_is_number(value) and _within(wide.wanted, value, value) for value in values)
     if wide.field in _TEXT_FIELDS and generous is False:
-        return all(isinstance(value, str) and text_matches(wide.field, wide.wanted, value) for value in values)
+        return all(
+            isinstance(value, str) and not _may_be_json(value) and text_matches(wide.field, wide.wanted, value) is True
+            for value in values
+        )
     return False
+
+
+def _may_be_json(text: str) -> bool:
+    """Servers that ask for a list read one in a text; then each element counts."""
+    return text.strip()[:1] in ("[", "{")
 
 
 def _any_covers(globs: list[str], narrow: str) -> bool:
@@ -114,6 +126,11 @@ def _is_number(value: Any) -> bool:
     return not isinstance(value, bool | str)
 
 
+def _program_covers(wide: str, narrow: str) -> bool:
+    """Globs on names; those on paths compare by their spelling alone."""
+    return wide == narrow or ("/" not in wide + narrow and glob_covers(wide, narrow))
+
+
 def _each(covers: Callable[[Any, Any], bool]) -> Callable[[list[Any], list[Any]], bool]:
     return lambda wide, narrow: all(any(covers(w, n) for w in wide) for n in narrow)
 
@@ -126,7 +143,7 @@ _SAME_FIELD: dict[str, Callable[[Any, Any], bool]] = {
     "numeric_range": _range_covers,
     "path_within": _each(directory_covers),
     "host_in": _each(host_covers),
-    "command": lambda wide, narrow: set(narrow) <= set(wide),
+    "command": _each(_program_covers),
     "bytes": _range_covers,
 }
 
@@ -137,17 +154,18 @@ _SAME_FIELD: dict[str, Callable[[Any, Any], bool]] = {
 def exclude(strict: Predicate, generous: Predicate) -> bool:
     """Whether certainly no call meets both, the one judged strictly and the other generously.
 
-    What certainly cannot hold in these two senses cannot hold strictly for both. Keys that step into lists find other
-    values in the two senses, so nothing is certain of them.
+    What certainly cannot hold in these two senses cannot hold strictly for both.
     """
-    if strict.key != generous.key or strict.steps_into_lists:
+    if strict.key != generous.key:
         return False
     if strict.field == "bytes":
         return generous.field == "bytes" and _apart(strict.wanted, generous.wanted)
     if strict.field == "missing_keys":
         return generous.field == "has_keys" or generous.field in _LOOKS_AT_VALUE
     if generous.field == "missing_keys":
-        return strict.field in _LOOKS_AT_VALUE  # which null is not
+        return strict.field in _LOOKS_AT_VALUE and not strict.steps_into_lists  # and null is none of these
+    if strict.is_path:
+        return False
     if strict.field == "values":
         return all(_never_read(value, generous) for value in strict.wanted)
     if strict.field == "numeric_range":
@@ -159,6 +177,8 @@ def exclude(strict: Predicate, generous: Predicate) -> bool:
 
 def _never_read(value: Any, wanted: Predicate) -> bool:
     """Whether no server could find in this very value what is wanted."""
+    if isinstance(value, str) and _may_be_json(value):
+        return False
     if wanted.field == "values":
         choices = {exact(choice) for choice in wanted.wanted}
         return exact(value) not in choices and not Readings(wanted.wanted)(value)
