@@ -13,20 +13,17 @@ from __future__ import annotations
 from typing import Any
 
 from subluminal.contracts.policy import expand_hours
-from subluminal.policy.lint.parts import Match
+from subluminal.policy.lint.parts import NAMES, Match
 from subluminal.policy.lint.patterns import name_covers, names_overlap, normal_globs
 from subluminal.policy.lint.predicates import exclude, follows, predicates_of
 
 Rule = dict[str, Any]
 
-# Tools first: they tell rules apart sooner.
-_NAMES = ("tool_name", "server_name")
-
 
 def normal_match(match: Match) -> Match:
     """Globs in normal form, hours as a sorted list of numbers."""
     normal = dict(match)
-    for field in _NAMES:
+    for field in NAMES:
         if "glob" in match.get(field, {}):
             normal[field] = {**match[field], "glob": normal_globs(match[field]["glob"])}
     if "utc_hours" in match.get("time", {}):
@@ -89,7 +86,7 @@ def _branches(match: Match) -> list[list[Match]]:
 
 def _follows(wide: Match, facts: list[Match], generous: bool | None) -> bool:
     """Every member of `wide` must follow from a fact; `any_of` is not looked at."""
-    for field in _NAMES:
+    for field in NAMES:
         if field in wide and not any(name_covers(wide[field], fact.get(field)) for fact in facts):
             return False
     if "risk_class" in wide:
@@ -108,7 +105,7 @@ def _follows(wide: Match, facts: list[Match], generous: bool | None) -> bool:
 
 
 def _exclude(strict: Match, generous: Match) -> bool:
-    if not all(names_overlap(strict.get(field), generous.get(field)) for field in _NAMES):
+    if not all(names_overlap(strict.get(field), generous.get(field)) for field in NAMES):
         return True
     if _hours(strict).isdisjoint(_hours(generous)):
         return True

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 Match = dict[str, Any]
+NAMES = ("tool_name", "server_name")  # tools first: they tell rules apart sooner
 Place = tuple[str | int, ...]
 
 
@@ -56,3 +57,16 @@ def reads_values(matches: Iterable[Match]) -> bool:
 
 def _reads(args: dict[str, Any]) -> bool:
     return bool(args.keys() - {"has_keys", "bytes"}) or any("[]" in key for key in args.get("has_keys", []))
+
+
+def weight(match: Match) -> int:
+    """How much there is to compare: names, values and patterns, of all alternatives."""
+    total = 1
+    for part in (match, *match.get("any_of", [])):
+        names = [patterns for field in NAMES for patterns in part.get(field, {}).values()]
+        predicates = [
+            wanted for field in part.get("args", {}).values() if isinstance(field, dict) for wanted in field.values()
+        ]
+        total += sum(len(wanted) for wanted in (*names, *predicates) if isinstance(wanted, list | dict))
+        total += sum(len(field) for field in part.get("args", {}).values()) + 1
+    return total

@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 import re2
 
-from subluminal.contracts.globs import MAX_GLOB_CHARS, glob_tokens, literal_head
-from subluminal.core.engine.names import PATTERN_MEMORY, Pattern, glob_pattern, re2_options, regex_patterns
+from subluminal.contracts.globs import MAX_GLOB_CHARS, glob_test, glob_tokens, literal_head
+from subluminal.core.engine.names import PATTERN_MEMORY, Pattern, re2_options, regex_patterns
 
 _head = lru_cache(maxsize=10_000)(literal_head)
 _tokens = lru_cache(maxsize=10_000)(glob_tokens)
+_glob_test = lru_cache(maxsize=1_000)(glob_test)
 
 _OPTIONS = re2_options(PATTERN_MEMORY)
 # About the most instructions that RE2 compiles within it: the work that a pattern costs which it refuses as too large.
@@ -142,7 +143,7 @@ def text_matches(field: str, wanted: list[str], text: str) -> bool | None:
     if field == "key_contains":
         return any(part in text for part in wanted)
     if field == "key_glob":
-        return any(glob_pattern(glob).test(text) for glob in wanted)
+        return any(_glob_test(glob)(text) for glob in wanted)
     tests = [_regex_tests(regex) for regex in wanted]
     return None if None in tests else any(pattern.test(text) for test in tests for pattern in test or ())
 

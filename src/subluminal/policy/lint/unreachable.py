@@ -11,12 +11,12 @@ from typing import Any
 from subluminal.contracts.globs import MAX_GLOB_CHARS, literal_head
 from subluminal.policy.lint.cover import Rule, normal_match, rule_covers
 from subluminal.policy.lint.findings import shown
-from subluminal.policy.lint.parts import Match, classes_asked, reads_values
+from subluminal.policy.lint.parts import Match, classes_asked, reads_values, weight
 from subluminal.policy.lint.patterns import EVERYTHING
 from subluminal.policy.lint.reporter import Linter
 
-# A bundle made to be slow (every rule with the same start) is not searched to its end.
-MAX_COMPARED = 300_000
+# A bundle made to be slow (every rule with the same start, or with a thousand patterns) is not searched to its end.
+MAX_COMPARED = 5_000_000
 
 
 def find_unreachable(rules: dict[int, Rule], linter: Linter) -> None:
@@ -32,7 +32,7 @@ def find_unreachable(rules: dict[int, Rule], linter: Linter) -> None:
             continue
         rule = {**rule, **{field: normal_match(rule[field]) for field in ("match", "unless") if field in rule}}
         candidates = above.candidates(rule["match"])
-        compared += len(candidates)
+        compared += weight(rule["match"]) * sum(weight(upper["match"]) for _, upper in candidates)
         if compared > MAX_COMPARED:
             return
         wide = next((upper for i, upper in candidates if _hides(upper, rule, tagged_between=last_tag > i)), None)
