@@ -11,11 +11,18 @@ import json
 import posixpath
 import random
 from collections.abc import Iterator
+from functools import cache
+from inspect import signature
 from typing import Any, NamedTuple
 
 from subluminal.contracts.globs import glob_test
+from subluminal.contracts.identity import Identity
+from subluminal.contracts.toolcall import ToolCall
+from subluminal.contracts.vocabulary import UNINSPECTED_ARGS, UNJUDGED_ARGS
 from subluminal.core.engine.matchers import exact
 from subluminal.core.engine.readings import RangeReadings, Readings
+from subluminal.core.engine.stack import Engine, Stack
+from subluminal.core.engine.state import LocalState
 
 Match = dict[str, Any]
 HOME, ROOT = "/home/me", "/work/repo"
@@ -319,3 +326,62 @@ def _aim(rng: random.Random, args: dict[str, Any], key: str, value: Any) -> None
         args["c"] = [{"d": value} for _ in range(rng.randrange(1, 3))]
     elif key == "c[]":
         args["c"] = [value]
+
+
+# -- the engine ---------------------------------------------------------------------------------------------------
+
+
+class Here:
+    """A machine without links, on which nothing exists yet."""
+
+    home, root, working_dir = HOME, ROOT, ROOT
+    starts, homes = (ROOT,), (HOME,)
+
+    def __init__(self) -> None:
+        self.seen: dict[str, Any] = {}
+
+    def home_of(self, user: str) -> str | None:
+        return None
+
+    def variable(self, name: str) -> str | None:
+        return None
+
+    def real(self, base: str, path: str = "") -> str:
+        return posixpath.normpath(posixpath.join(base, path))
+
+    def exists(self, path: str) -> bool:
+        return False
+
+    def same(self, path: str, other: str) -> bool:
+        return path == other
+
+    def ignores_case(self, path: str) -> bool:
+        return False
+
+
+def engine_applies(rule: dict[str, Any], call: Called) -> bool | None:
+    """What the engine says, of an allow or a deny. None: it cannot judge the rule for this call."""
+    everything = {"rule_id": "rest", "kind": "deny", "match": {}, "effect": {"action": "BLOCK"}}
+    own = {"rule_id": "own", "effect": {"action": "ALLOW" if rule["kind"] == "allow" else "BLOCK"}, **rule}
+    snapshot = {
+        "policy_id": "p",
+        "version": "1",
+        "mode": "guardrails",
+        "defaults": {"decision_on_error": "BLOCK"},
+        "rules": [own, everything] if rule["kind"] == "allow" else [own],
+    }
+    places: Any = {"places": Here()} if knows_exceptions() else {}
+    stack = Stack([Engine(snapshot, Identity("run"), **places)])
+    raw = json.dumps(call.args).encode()
+    made = ToolCall(call.server, call.tool, raw, len(raw), risk_classes=call.tags)
+    wall_ms = call.hour * 3_600_000
+    decision = stack.judge(made, lambda: call.args, lambda: "h", LocalState(), wall_ms, 0).decision
+    if decision.reason_code in (UNJUDGED_ARGS, UNINSPECTED_ARGS):
+        return None
+    return decision.rule_id == "own"
+
+
+@cache
+def knows_exceptions() -> bool:
+    """Whether this engine has the language of 0.2."""
+    return "places" in signature(Engine).parameters

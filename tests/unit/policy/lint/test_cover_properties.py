@@ -13,7 +13,9 @@ from harness.matching import (
     a_call,
     a_match,
     applies,
+    engine_applies,
     holds,
+    knows_exceptions,
     on_one_key,
     predicate,
     predicates_of,
@@ -134,3 +136,26 @@ def test_what_is_said_of_two_predicates_on_one_key_holds_for_every_value(key: st
                         )  # fmt: skip
     assert followed > 100
     assert excluded > (0 if "[]" in key else 100)
+
+
+@pytest.mark.skipif(not knows_exceptions(), reason="the engine does not know the language of 0.2 yet")
+@pytest.mark.parametrize("kind", ["allow", "deny"])
+def test_what_is_said_of_two_rules_holds_in_the_engine(kind: str) -> None:
+    rng = random.Random(SEED)
+    covered = excluded = 0
+    for match, other in pairs(rng)[:1_500]:
+        wide, narrow = a_rule(rng, kind, match), a_rule(rng, kind, other)
+        counterpart = {**narrow, "kind": "deny" if kind == "allow" else "allow"}
+        allow, deny = (wide, counterpart) if kind == "allow" else (counterpart, wide)
+        covers, overlaps = rule_covers(wide, narrow, kind), rules_overlap(allow, deny)
+        if not covers and overlaps:
+            continue
+        for call in [a_call(rng, other) for _ in range(CALLS)]:
+            if covers and engine_applies(narrow, call):
+                covered += 1
+                assert engine_applies(wide, call) is not False, (wide, narrow, call)
+            if not overlaps:
+                excluded += 1
+                assert not (engine_applies(allow, call) and engine_applies(deny, call)), (allow, deny, call)
+    assert covered > 100
+    assert excluded > 100
