@@ -15,6 +15,7 @@ from functools import cache
 from inspect import signature
 from typing import Any, NamedTuple
 
+from subluminal.contracts.decision import Decision
 from subluminal.contracts.globs import glob_test
 from subluminal.contracts.identity import Identity
 from subluminal.contracts.toolcall import ToolCall
@@ -363,22 +364,25 @@ def engine_applies(rule: dict[str, Any], call: Called) -> bool | None:
     """What the engine says, of an allow or a deny. None: it cannot judge the rule for this call."""
     everything = {"rule_id": "rest", "kind": "deny", "match": {}, "effect": {"action": "BLOCK"}}
     own = {"rule_id": "own", "effect": {"action": "ALLOW" if rule["kind"] == "allow" else "BLOCK"}, **rule}
-    snapshot = {
-        "policy_id": "p",
-        "version": "1",
-        "mode": "guardrails",
-        "defaults": {"decision_on_error": "BLOCK"},
-        "rules": [own, everything] if rule["kind"] == "allow" else [own],
-    }
+    decision = _decision([own, everything] if rule["kind"] == "allow" else [own], call)
+    return None if decision is None else decision.rule_id == "own"
+
+
+def engine_refuses(rules: list[dict[str, Any]], call: Called) -> bool | None:
+    decision = _decision(rules, call)
+    return None if decision is None else decision.action != "ALLOW"
+
+
+def _decision(rules: list[dict[str, Any]], call: Called) -> Decision | None:
+    defaults = {"decision_on_error": "BLOCK"}
+    snapshot = {"policy_id": "p", "version": "1", "mode": "guardrails", "defaults": defaults, "rules": rules}
     places: Any = {"places": Here()} if knows_exceptions() else {}
     stack = Stack([Engine(snapshot, Identity("run"), **places)])
     raw = json.dumps(call.args).encode()
     made = ToolCall(call.server, call.tool, raw, len(raw), risk_classes=call.tags)
     wall_ms = call.hour * 3_600_000
     decision = stack.judge(made, lambda: call.args, lambda: "h", LocalState(), wall_ms, 0).decision
-    if decision.reason_code in (UNJUDGED_ARGS, UNINSPECTED_ARGS):
-        return None
-    return decision.rule_id == "own"
+    return None if decision.reason_code in (UNJUDGED_ARGS, UNINSPECTED_ARGS) else decision
 
 
 @cache

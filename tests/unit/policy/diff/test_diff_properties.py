@@ -6,8 +6,10 @@ import copy
 import random
 from typing import Any
 
+import pytest
+
 from harness.engine import rule
-from harness.matching import CLASSES, Called, a_call, a_match, applies, related
+from harness.matching import CLASSES, Called, a_call, a_match, applies, engine_refuses, knows_exceptions, related
 from subluminal.policy.diff.snapshots import diff_snapshots
 
 SEED = 20260131
@@ -87,3 +89,19 @@ def test_a_diff_without_a_critical_change_lets_no_refused_call_through() -> None
                 assert critical, (old, new, call)
     assert quiet > PAIRS / 5, "a diff that calls everything critical is of no use"
     assert loosened > 500
+
+
+@pytest.mark.skipif(not knows_exceptions(), reason="the engine does not know the language of 0.2 yet")
+def test_a_diff_without_a_critical_change_lets_no_refused_call_through_the_engine() -> None:
+    rng = random.Random(SEED)
+    judged = 0
+    for _ in range(PAIRS // 4):
+        old = [a_rule(rng, f"r{number}") for number in range(rng.randrange(1, 5))]
+        new = edited(rng, old)
+        if any(change.severity == "critical" for change in diff_snapshots(snapshot(old, "a"), snapshot(new, "b"))):
+            continue
+        for call in [a_call(rng, rng.choice([*old, *new])["match"]) for _ in range(CALLS)]:
+            if engine_refuses(old, call):
+                judged += 1
+                assert engine_refuses(new, call) is not False, (old, new, call)
+    assert judged > 300
