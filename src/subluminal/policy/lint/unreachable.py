@@ -16,7 +16,7 @@ from subluminal.policy.lint.patterns import EVERYTHING
 from subluminal.policy.lint.reporter import Linter
 
 # A bundle made to be slow (every rule with the same start, or with a thousand patterns) is not searched to its end.
-MAX_COMPARED = 5_000_000
+MAX_COMPARED = 300_000
 
 
 def find_unreachable(rules: dict[int, Rule], linter: Linter) -> None:
@@ -32,7 +32,7 @@ def find_unreachable(rules: dict[int, Rule], linter: Linter) -> None:
             continue
         rule = {**rule, **{field: normal_match(rule[field]) for field in ("match", "unless") if field in rule}}
         candidates = above.candidates(rule["match"])
-        compared += weight(rule["match"]) * sum(weight(upper["match"]) for _, upper in candidates)
+        compared += _effort(rule) * sum(above.effort[index] for index, _ in candidates)
         if compared > MAX_COMPARED:
             return
         wide = next((upper for i, upper in candidates if _hides(upper, rule, tagged_between=last_tag > i)), None)
@@ -53,6 +53,11 @@ def _hides(wide: Rule, rule: Rule, *, tagged_between: bool) -> bool:
     return rule_covers(wide, rule, rule["kind"] if rule["kind"] == wide["kind"] else "allow")
 
 
+def _effort(rule: Rule) -> int:
+    """What a comparison costs: usual rules cost one."""
+    return 1 + weight(rule["match"]) // 16
+
+
 def _matches(rule: Rule) -> list[Match]:
     return [rule[field] for field in ("match", "unless") if field in rule]
 
@@ -62,11 +67,13 @@ class _Above:
 
     def __init__(self) -> None:
         self._entries: dict[int, Rule] = {}
+        self.effort: dict[int, int] = {}
         self._by_start: dict[str, list[int]] = {}
         self._by_regex: dict[str, list[int]] = {}
 
     def add(self, index: int, rule: Rule) -> None:
         self._entries[index] = rule
+        self.effort[index] = _effort(rule)
         for tools in _needed_tools(rule["match"]):
             if tools is None or EVERYTHING & set(tools.get("regex", [])):
                 self._by_start.setdefault("", []).append(index)
