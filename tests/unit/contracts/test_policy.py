@@ -37,6 +37,16 @@ EFFECTS = {
     "dedupe": {"dedupe": {"scope": "run", "window_ms": 60000, "key": "args_hash", "on_duplicate": "BLOCK"}},
     "tag": {"tag": {"add_risk_class": ["write_like"]}},
 }
+# Every time of the contract, as a field that takes a duration; the same with `_ms` takes milliseconds.
+TIMES = [
+    ("budget", "window"),
+    ("rate_limit", "refill_period"),
+    ("rate_limit", "backoff"),
+    ("breaker", "window"),
+    ("breaker", "repeat_window"),
+    ("breaker", "latency_threshold"),
+    ("dedupe", "window"),
+]
 MATCH = {
     "server_name": {"glob": ["git*"], "regex": ["^linear$"]},
     "tool_name": {"glob": ["push"]},
@@ -97,7 +107,7 @@ def test_a_bundle_needs_every_required_field(field):
 
 
 @pytest.mark.parametrize("kind", EFFECTS)
-@pytest.mark.parametrize("field", ["rule_id", "kind", "enabled", "match", "effect", "severity"])
+@pytest.mark.parametrize("field", ["rule_id", "kind", "match", "effect"])
 def test_a_rule_needs_every_required_field(kind, field):
     value = rule(kind)
     del value[field]
@@ -120,6 +130,83 @@ def test_an_effect_needs_every_required_field(kind, field):
     del value["effect"][kind][field]
     with pytest.raises(msgspec.ValidationError, match=field):
         check(value, Rule)
+
+
+@pytest.mark.parametrize("kind", EFFECTS)
+def test_a_rule_is_enabled_and_warns_unless_it_says_otherwise(kind):
+    value = rule(kind)
+    del value["enabled"], value["severity"]
+    made = msgspec.to_builtins(check(value, Rule))
+    assert (made["enabled"], made["severity"]) == (True, "warn")
+
+
+@pytest.mark.parametrize("duration", ["1ms", "30s", "15m", "1h", "365d", "0s"])
+def test_a_time_may_be_a_duration(duration):
+    for kind, field in TIMES:
+        made = effect_with(kind, **{field: duration})
+        made["effect"][kind].pop(f"{field}_ms", None)
+        check(made, Rule)
+
+
+@pytest.mark.parametrize(
+    "duration", ["", "1", "1.5h", "1 h", "1hr", "-1s", "1H", "1h30m", "1w", "1s\n", "1" * 13 + "s", 5]
+)
+def test_what_is_no_duration_is_refused(duration):
+    for kind, field in TIMES:
+        with pytest.raises(msgspec.ValidationError):
+            check(effect_with(kind, **{field: duration}), Rule)
+
+
+SIZED = [
+    lambda size: rule(match={"args": {"bytes": {"max": size}}}),
+    lambda size: rule(match={"args": {"numeric_range": {"size": {"min": size}}}}),
+    lambda size: effect_with("budget", limit_cost_units=1, cost_units_from={"arg": "size", "per": size}),
+]
+
+
+@pytest.mark.parametrize("made", SIZED)
+def test_a_size_may_have_a_unit(made):
+    for size in (1, "1B", "64KB", "10MB", "2GB", "64KiB", "10MiB", "2GiB"):
+        check(made(size), Rule)
+    for size in ("10mb", "10 MB", "1.5MB", "10M", "1TB", "-1KB", "KB", "64KB\n"):
+        with pytest.raises(msgspec.ValidationError):
+            check(made(size), Rule)
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        {"key_glob": {"path": "*.env"}},
+        {"key_regex": {"options.path": ["^/etc/", "^/root/"]}},
+        {"key_contains": {"files[].path": "secret"}},
+        {"path_within": {"path": ["~/work", "."]}},
+        {"host_in": {"url": "*.example.com"}},
+        {"command": {"command": {"programs": ["rm", "curl"]}}},
+        {"missing_keys": ["reason"]},
+        {"bytes": {"min": 1, "max": "10MiB"}},
+    ],
+)
+def test_predicates_stand_in_match_in_unless_and_in_alternatives(predicate):
+    check(rule(match={"args": predicate}, unless={"any_of": [{"args": predicate}, {"args": predicate}]}), Rule)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"match": {"any_of": []}},
+        {"match": {"any_of": [{"any_of": [{}]}]}},
+        {"match": {"unless": {}}},
+        {"unless": []},
+        {"match": {"args": {"key_glob": {"path": []}}}},
+        {"match": {"args": {"key_glob": {"path": ""}}}},
+        {"match": {"args": {"path_within": ["."]}}},
+        {"match": {"args": {"command": {"command": ["rm"]}}}},
+        {"match": {"args": {"bytes": {"min": -1}}}},
+    ],
+)
+def test_alternatives_and_exceptions_do_not_nest_and_are_not_empty(changes):
+    with pytest.raises(msgspec.ValidationError):
+        check(rule(**changes), Rule)
 
 
 def test_the_recommended_fields_may_be_given():
@@ -247,11 +334,14 @@ def effect_without(kind, *fields):
     ("made", "sentence"),
     [
         (effect_without("budget", "limit_calls"), "needs `limit_calls` or `limit_cost_units`"),
-        (effect_without("rate_limit", "backoff_ms"), "needs `backoff_ms`"),
-        (effect_without("breaker", "window_ms"), "`error_threshold` needs `window_ms`"),
-        (effect_without("breaker", "repeat_window_ms"), "`repeat_threshold` needs `repeat_window_ms`"),
+        (effect_without("rate_limit", "backoff_ms"), "needs `backoff` or `backoff_ms`"),
+        (effect_without("rate_limit", "refill_period_ms"), "needs `refill_period` or `refill_period_ms`"),
+        (effect_without("breaker", "window_ms"), "`error_threshold` needs `window` or `window_ms`"),
+        (effect_without("breaker", "repeat_window_ms"), "`repeat_threshold` needs `repeat_window` or"),
         (effect_without("breaker", "error_threshold", "repeat_threshold"), "A breaker needs"),
-        (effect_with("dedupe", key="custom"), "not supported"),
+        (effect_without("dedupe", "window_ms"), "needs `window` or `window_ms`"),
+        (effect_with("dedupe", key="custom"), "belong together"),
+        (effect_with("dedupe", key_args=["path"]), "belong together"),
     ],
 )
 def test_fields_that_need_each_other_are_checked_with_a_sentence(made, sentence):
@@ -264,7 +354,7 @@ def test_a_breaker_on_slow_calls_needs_a_window_and_counts_from_one():
     made = msgspec.to_builtins(check(rule("breaker", effect={"breaker": slow}), Rule))
     assert made["effect"]["breaker"] == {**slow, "latency_count": 1}
     del slow["window_ms"]
-    with pytest.raises(msgspec.ValidationError, match="needs `window_ms`"):
+    with pytest.raises(msgspec.ValidationError, match="needs `window` or `window_ms`"):
         check(rule("breaker", effect={"breaker": slow}), Rule)
 
 

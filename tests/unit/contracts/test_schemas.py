@@ -14,6 +14,7 @@ import yaml
 
 from harness import places
 from subluminal.contracts.policy import Bundle
+from subluminal.policy.compile.bundle import compile_bundle
 
 ROOT = places.ROOT
 EVENTS = [json.loads(line) for line in (ROOT / "tests/fixtures/events.jsonl").read_text("utf-8").splitlines()]
@@ -75,22 +76,60 @@ def test_real_bundles_validate_for_the_schema_and_for_the_types(path):
         ("breaker", {"scope": "run", "on_trip": "BLOCK"}),
         ("breaker", {"scope": "run", "on_trip": "BLOCK", "error_threshold": 1}),
         ("breaker", {"scope": "run", "on_trip": "BLOCK", "repeat_threshold": 1, "window_ms": 1}),
+        ("rate_limit", {"scope": "run", "capacity": 1, "refill_tokens": 1, "on_limit": "BLOCK"}),
+        ("breaker", {"scope": "run", "on_trip": "BLOCK", "latency_threshold": "1s"}),
+        ("dedupe", {"scope": "run", "on_duplicate": "BLOCK"}),
         ("dedupe", {"scope": "run", "window_ms": 1, "key": "custom", "on_duplicate": "BLOCK"}),
+        ("dedupe", {"scope": "run", "window_ms": 1, "key_args": ["path"], "on_duplicate": "BLOCK"}),
     ],
 )
 def test_the_schema_refuses_what_the_types_refuse_beyond_single_fields(kind, effect):
-    rule = {"rule_id": "r", "kind": kind, "enabled": True, "severity": "info", "match": {}, "effect": {kind: effect}}
-    bundle = {
+    bundle = bundle_with({"kind": kind, "match": {}, "effect": {kind: effect}})
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(bundle, Bundle)
+    assert not accepts("policy-bundle.json", bundle)
+
+
+def bundle_with(rule):
+    return {
         "policy_id": "p",
         "version": "1",
         "mode": "observe",
         "defaults": {"decision_on_error": "ALLOW"},
         "selectors": {},
-        "rules": [rule],
+        "rules": [{"rule_id": "r", **rule}],
     }
-    with pytest.raises(msgspec.ValidationError):
-        msgspec.convert(bundle, Bundle)
-    assert not accepts("policy-bundle.json", bundle)
+
+
+AS_PEOPLE_WRITE = [
+    {"kind": "dedupe", "effect": {"dedupe": {"scope": "run", "window": "1h", "on_duplicate": "BLOCK"}}},
+    {"kind": "budget", "effect": {"budget": {"scope": "run", "limit_calls": 5, "window": "1h", "on_exceed": "BLOCK"}}},
+    {
+        "kind": "deny",
+        "match": {
+            "args": {"key_glob": {"path": "*"}, "bytes": {"max": "10MiB"}, "numeric_range": {"n": {"min": "1KB"}}}
+        },
+        "unless": {"any_of": [{"args": {"command": {"c": {"programs": "rm"}}}}, {"time": {"utc_hours": ["9-17"]}}]},
+        "effect": {"action": "BLOCK"},
+    },
+]
+
+
+@pytest.mark.parametrize("rule", AS_PEOPLE_WRITE, ids=lambda rule: rule["kind"])
+def test_a_snapshot_has_none_of_the_spellings_that_a_bundle_may_have(rule):
+    written = bundle_with({"match": {}, **rule})
+    assert accepts("policy-bundle.json", written)
+    compiled = compile_bundle(json.dumps(written).encode(), "p.json")
+    assert accepts("policy-snapshot.json", compiled)
+    spelled = {**compiled, "rules": [{**compiled["rules"][0], **rule}]}
+    assert not accepts("policy-snapshot.json", spelled)
+
+
+def test_a_time_that_is_given_twice_does_not_validate():
+    for written in AS_PEOPLE_WRITE[:2]:
+        twice = copy.deepcopy(written)
+        twice["effect"][twice["kind"]]["window_ms"] = 3_600_000
+        assert not accepts("policy-bundle.json", bundle_with({"match": {}, **twice}))
 
 
 def test_secret_bindings_validate_and_values_have_no_place_in_them():

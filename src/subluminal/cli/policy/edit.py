@@ -13,7 +13,9 @@ from subluminal.cli.policy.source import source_of
 from subluminal.cli.render.output import note, print_json
 from subluminal.host.home import REPOSITORY_POLICY, ensure_private_dir, sub_home, user_policy
 from subluminal.policy.edit.layout import format_policy
+from subluminal.policy.edit.schema import SCHEMA_FILE, naming_its_schema, schema_bytes
 from subluminal.policy.edit.starter import starter_files
+from subluminal.policy.sources import find_policies
 from subluminal.reports.printable import printable
 
 
@@ -25,7 +27,9 @@ from subluminal.reports.printable import printable
 def init_command(path: str | None, user: bool, dry_run: bool, as_json: bool) -> None:
     """Write a starter policy with comments, and its tests beside it. Existing files are never overwritten.
 
-    PATH defaults to .subluminal/policy.yaml, which is in force for every agent started inside this repository.
+    PATH defaults to .subluminal/policy.yaml, which is in force for every agent started inside this repository. Its
+    JSON Schema is written beside it and named in its first line, so that editors complete and check it; commit all
+    three.
 
     \b
     Examples:
@@ -37,17 +41,24 @@ def init_command(path: str | None, user: bool, dry_run: bool, as_json: bool) -> 
         raise click.UsageError("--user and PATH cannot be given together.")
     target = user_policy() if user else _target(path)
     files = starter_files(target)
+    files[target] = naming_its_schema(files[target])
     if dry_run:
         sys.stdout.write(files[target].decode())
         return
     if user:
         ensure_private_dir(sub_home())
     create_files(files)
+    schema = os.path.join(os.path.dirname(target), SCHEMA_FILE)
+    if not os.path.lexists(schema):
+        create_files({schema: schema_bytes()})
+        files[schema] = b""
     if as_json:
         print_json({"written": list(files)})
     for name in files:
         note(f"wrote {printable(name)}")
     note(printable(f"Next: sub policy lint {target}; sub policy test {os.path.dirname(target) or '.'}"))
+    if os.path.abspath(target) in [source.path for source in find_policies(os.environ, os.getcwd())]:
+        note("It is in force here from now on; `sub policy in-force` says how it stacks with others.")
 
 
 def _target(path: str | None) -> str:

@@ -8,14 +8,12 @@ from typing import Any
 import click
 import msgspec
 
-from subluminal.cli.policy.source import compiled
+from subluminal.cli.policy.stacked import judging, print_together, together
+from subluminal.cli.policy.who import acting_as, acting_here, identity_options, json_object
 from subluminal.cli.render.columns import pad, width
 from subluminal.cli.render.moments import parsed
 from subluminal.cli.render.output import DECISION_COLOURS, paint, print_json
-from subluminal.contracts.canonical import parse
-from subluminal.contracts.errors import CanonicalError, UsageError
-from subluminal.contracts.identity import Identity
-from subluminal.contracts.vocabulary import CLIENTS, ENVS
+from subluminal.contracts.errors import UsageError
 from subluminal.policy.replay.explain import Explanation, explain_call
 from subluminal.reports.printable import printable
 
@@ -24,65 +22,108 @@ MAX_VALUE_CHARS = 60  # of an argument, in the line of a rule
 
 
 @click.command("explain")
-@click.argument("file", metavar="FILE")
-@click.option("--server", "server_name", required=True, help="server_name of the call.")
-@click.option("--tool", "tool_name", required=True, help="tool_name of the call.")
-@click.option("--args", "args", default="{}", metavar="JSON", help="Arguments, a JSON object. Default: {}.")
-@click.option("--agent-id", default="unknown", help="Who calls, for selectors.")
-@click.option("--client", type=click.Choice(CLIENTS), default="unknown")
-@click.option("--env", type=click.Choice(ENVS), default="unknown")
-@click.option("--workload", metavar="JSON", help='For selectors, for example {"repo": "acme/web"}.')
+@click.argument("file", metavar="[FILE]", required=False)
+@click.option("--server", "server_name", help="server_name of the call.")
+@click.option("--tool", "tool_name", help="tool_name of the call.")
+@click.option("--args", "args", metavar="JSON", help="Arguments, a JSON object. Default: {}.")
+@identity_options
 @click.option("--risk-class", "risk_class", multiple=True, help="A class that the server itself gives the tool.")
 @click.option("--at", metavar="TIME", help="UTC time of the call, such as 2026-01-31T12:00:00Z. Default: now.")
-@click.option(
-    "--repeat", type=click.IntRange(1, MAX_REPEAT), default=1, help="Make the call so often; explain the last."
-)
+@click.option("--repeat", type=click.IntRange(1, MAX_REPEAT), help="Make the call so often; explain the last.")
+@click.option("--call", "call_id", metavar="ID", help="A recorded call: its id, or the beginning of it.")
+@click.option("--run", metavar="RUN", help="The run of the recorded call, where several use its id.")
+@click.option("--shim", metavar="SHIM", help="The shim of the recorded call, where several of a run use its id.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object: decision, trace and policy.")
-def explain_command(
-    file: str,
-    server_name: str,
-    tool_name: str,
-    args: str,
-    agent_id: str,
-    client: str,
-    env: str,
-    workload: str | None,
-    risk_class: tuple[str, ...],
-    at: str | None,
-    repeat: int,
-    as_json: bool,
-) -> None:
+def explain_command(file: str | None, call_id: str | None, as_json: bool, **given: Any) -> int:
     """Put one call to a policy and show, rule by rule, how the decision comes about. Nothing is executed.
+
+    Without FILE, to every policy that is in force here; the strictest decision wins. The call is what the options say,
+    or one that was recorded (`sub query` lists their ids): then counters stand as the calls of its run before it left
+    them, and where the record has masked or cut a value that a rule looks at, the decision is said to be uncertain.
+
+    \b
+    Exit codes:
+      0  explained
+      1  a policy has errors
+      2  usage error, or there is no such call
 
     \b
     Examples:
-      sub policy explain policy.yaml --server fs --tool delete_file --args '{"path": "/"}'
+      sub policy explain --server fs --tool delete_file --args '{"path": "/"}'
       sub policy explain policy.yaml --server fs --tool read_file --repeat 21   the 21st such call in a row
       sub policy explain policy.yaml --server db --tool query --env prod --at 2026-01-31T03:00:00Z --json
+      sub policy explain --call c-01hx          a recorded call, under what is in force here
+      sub policy explain new.yaml --call c-01hx
     """
-    raw = _object(args, "--args")
-    known = parse(_object(workload, "--workload")) if workload else None
-    identity = Identity("explain", agent_id, client, env, None, known)
-    policy, wall_ms, classes = compiled(file), _milliseconds(at), frozenset(risk_class)
-    explanation = explain_call(
-        policy, identity, server_name, tool_name, raw, wall_ms=wall_ms, risk_classes=classes, repeat=repeat
-    )
+    if call_id is not None:
+        return _explain_recorded(file, call_id, given, as_json)
+    return _explain_given(file, given, as_json)
+
+
+def _explain_given(file: str | None, given: dict[str, Any], as_json: bool) -> int:
+    server_name, tool_name = given["server_name"], given["tool_name"]
+    if server_name is None or tool_name is None or given["run"] or given["shim"]:
+        missing = (
+            "--run and --shim go with --call" if given["run"] or given["shim"] else "--server and --tool are needed"
+        )
+        raise UsageError(missing, hint="Name a call with --server S --tool T, or a recorded one with --call ID.")
+    raw = json_object(given["args"] or "{}", "--args")
+    who = [given[name] for name in ("agent_id", "client", "env", "workload")]
+    identity = acting_here(*who) if file is None else acting_as(*who)
+    wall_ms, classes = _milliseconds(given["at"]), frozenset(given["risk_class"])
+    explanations = [
+        explain_call(
+            snapshot,
+            identity,
+            server_name,
+            tool_name,
+            raw,
+            wall_ms=wall_ms,
+            risk_classes=classes,
+            repeat=given["repeat"] or 1,
+        )
+        for snapshot in judging(file, identity)
+    ]
     if as_json:
-        print_json(explanation.as_dict())
-    else:
+        whole = explanations[0].as_dict() if file is not None else together([one.as_dict() for one in explanations])
+        print_json(whole)
+        return 0
+    for explanation in explanations:
         _print(explanation, server_name, tool_name)
+        if file is None:
+            print()
+    if file is None:
+        print_together([one.as_dict() for one in explanations])
+    return 0
 
 
-def _object(text: str, option: str) -> bytes:
-    raw = text.encode("utf-8", "surrogateescape")
-    try:
-        value = parse(raw)
-    except CanonicalError as error:
-        hint = f"""Quote it for the shell: {option} '{{"key": 1}}'"""
-        raise UsageError(f"{option} is not one JSON object: {error}", hint=hint) from None
-    if not isinstance(value, dict):
-        raise UsageError(f"{option} must be a JSON object", hint=f"""For example: {option} '{{"key": 1}}'""")
-    return raw
+def _explain_recorded(file: str | None, call_id: str, given: dict[str, Any], as_json: bool) -> int:
+    from subluminal.cli.policy.recorded import doubts, header, recorded_call
+    from subluminal.policy.replay.recorded import rejudge
+
+    others = [f"--{name.removesuffix('_name').replace('_', '-')}" for name, value in given.items() if value]
+    others = [name for name in others if name not in ("--run", "--shim")]
+    if others:
+        raise UsageError(
+            f"{', '.join(others)} cannot be given with --call", hint="Leave it out: the record says what the call was."
+        )
+    run, call, known = recorded_call(call_id, given["run"], given["shim"])
+    judged = [rejudge(snapshot, run, call) for snapshot in judging(file, run.identity)]
+    if as_json:
+        names = ("call_id", "run_id", "shim_id", "created_at", "decision", "rule_id", "reason_code", "policy")
+        whole = judged[0].as_dict() if file is not None else together([one.as_dict() for one in judged])
+        print_json({"recorded": {name: known[name] for name in names}, **whole})
+        return 0
+    print("\n".join(header(known)))
+    print()
+    for one in judged:
+        _print(one.explanation)
+        for line in doubts(one):
+            print(line)
+        print()
+    if file is None:
+        print_together([one.as_dict() for one in judged])
+    return 0
 
 
 def _milliseconds(at: str | None) -> int:
@@ -94,11 +135,12 @@ def _milliseconds(at: str | None) -> int:
     return int(moment.timestamp() * 1000)
 
 
-def _print(explanation: Explanation, server_name: str, tool_name: str) -> None:
+def _print(explanation: Explanation, server_name: str | None = None, tool_name: str | None = None) -> None:
     snapshot, decision = explanation.snapshot, explanation.decision
     name = printable(f"{snapshot['policy_id']} {snapshot['version']}")
     print(f"policy    {name} ({snapshot['mode']})  {snapshot['policy_hash'][:12]}")
-    print(f"call      {printable(tool_name)} on {printable(server_name)}")
+    if server_name is not None and tool_name is not None:
+        print(f"call      {printable(tool_name)} on {printable(server_name)}")
     if explanation.tags:
         print(f"classes   {printable(', '.join(explanation.tags))}")
     if explanation.left_out:

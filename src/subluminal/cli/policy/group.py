@@ -9,11 +9,13 @@ from subluminal.cli.lazy import LazyGroup, Table
 COMMANDS: Table = {
     "init": ("subluminal.cli.policy.edit", "init_command", "Write a commented starter policy and its tests."),
     "lint": ("subluminal.cli.policy.lint", "lint_command", "Check policies and say how to mend them."),
+    "in-force": ("subluminal.cli.policy.in_force", "in_force_command", "Say which policies apply here, and how."),
     "explain": ("subluminal.cli.policy.explain", "explain_command", "Say how one call would be decided, and why."),
     "test": ("subluminal.cli.policy.test", "test_command", "Run the tests of policies."),
     "diff": ("subluminal.cli.policy.diff", "diff_command", "Compare two policies: looser or tighter?"),
     "check": ("subluminal.cli.policy.check", "check_command", "Judge recorded calls again under a policy."),
     "compile": ("subluminal.cli.policy.lint", "compile_command", "Print the compiled snapshot and its policy_hash."),
+    "schema": ("subluminal.cli.policy.schema", "schema_command", "Print the JSON Schema, for editors."),
     "fmt": ("subluminal.cli.policy.edit", "fmt_command", "Format policies; comments stay."),
 }
 
@@ -23,7 +25,7 @@ COMMANDS: Table = {
     cls=LazyGroup,
     table=COMMANDS,
     help="Lint, compile, explain, diff and test policies.",
-    epilog="Start with: sub policy init, sub policy lint .subluminal/policy.yaml, sub policy test .subluminal",
+    epilog="Start with: sub policy init, sub policy lint, sub policy test; sub policy in-force says what applies here.",
 )
 def policy_group() -> None:
     pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
@@ -9,44 +10,106 @@ import click
 from subluminal.cli.policy.report import as_github, as_json, as_sarif
 from subluminal.cli.policy.source import compiled, show_findings, source_of
 from subluminal.cli.render.output import note, print_json
-from subluminal.policy.lint.findings import ERROR, NOTE, WARNING, Finding, UnreadablePolicy, has_errors
+from subluminal.contracts.errors import UsageError
+from subluminal.policy.edit.schema import stale_schema
+from subluminal.policy.files import is_test, policy_files, tests_beside
+from subluminal.policy.lint.findings import ERROR, NOTE, WARNING, Finding, InvalidPolicy, UnreadablePolicy, has_errors
 from subluminal.policy.lint.load import load_bundle
+from subluminal.policy.replay.cases import load_cases, policy_of
+from subluminal.policy.sources import find_policies
 from subluminal.reports.printable import count, printable
+
+INLINE = "SUB_POLICY_JSON"
 
 
 @click.command("lint")
-@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.argument("paths", metavar="[PATH]...", nargs=-1)
 @click.option("--format", "form", type=click.Choice(["text", "json", "sarif", "github"]), default="text")
 @click.option("--json", "as_json_flag", is_flag=True, help="The same as --format json.")
 @click.option("--strict", is_flag=True, help="Warnings count as errors.")
-def lint_command(files: tuple[str, ...], form: str, as_json_flag: bool, strict: bool) -> int:
-    """Check policy bundles: shape, names, patterns, limits that contradict each other, rules that cannot fire.
+def lint_command(paths: tuple[str, ...], form: str, as_json_flag: bool, strict: bool) -> int:
+    """Check policies: shape, names, patterns, limits that contradict each other, rules that cannot fire.
 
-    Every finding has a place and a fix. Exit code 1 if there are errors (or, with --strict, warnings); 2 if a file
-    cannot be read. FILE may be - for standard input.
+    PATH is a policy, a test file (NAME.test.yaml), a directory to search for both, or - for standard input. Without
+    one, what is in force here is checked, with its tests. Every finding has a place and a fix.
+
+    \b
+    Exit codes:
+      0  no errors
+      1  errors, or with --strict warnings; notes never count
+      2  usage error, or a file cannot be read
 
     \b
     Examples:
-      sub policy lint .subluminal/policy.yaml
-      sub policy lint --format github policies/*.yaml
+      sub policy lint
+      sub policy lint policies/ci.yaml policies/ci.test.yaml
+      sub policy lint --format github .
     """
+    files = [file for path in paths for file in _files(path)] if paths else _in_force()
     findings, unreadable = _lint(files)
-    _print(findings, list(files), "json" if as_json_flag else form)
+    _print(findings, files, "json" if as_json_flag else form)
+    if not files:
+        note("No policy is in force here. `sub policy init` writes one; `sub policy in-force` says where it looks.")
     if unreadable:
         return 2
     return 1 if has_errors(findings) or (strict and any(finding.level == WARNING for finding in findings)) else 0
 
 
-def _lint(files: tuple[str, ...]) -> tuple[list[Finding], bool]:
+def _files(path: str) -> list[str]:
+    if not os.path.isdir(path):
+        return [path]
+    found = policy_files(path)
+    if not found:
+        hint = "A policy is YAML or JSON with a policy_id; a test file is named NAME.test.yaml."
+        raise UsageError(f"There is no policy in {path}", hint=hint)
+    return found
+
+
+def _in_force() -> list[str]:
+    """The files, each with the tests beside it. One of the environment goes by the name of its variable."""
+    found = []
+    for source in find_policies(os.environ, os.getcwd()):
+        if source.path is not None:
+            path = _from_here(source.path)
+            found += [path, *tests_beside(path)]
+        elif source.inline is not None:
+            found.append(INLINE)
+    return found
+
+
+def _from_here(path: str) -> str:
+    relative = os.path.relpath(path)
+    return path if relative.startswith(os.pardir) else relative
+
+
+def _lint(files: list[str]) -> tuple[list[Finding], bool]:
     findings: list[Finding] = []
     unreadable = False
     for path in files:
         try:
-            findings += load_bundle(*source_of(path)).findings
+            findings += _findings(path)
         except UnreadablePolicy as error:
             findings += error.findings
             unreadable = True
     return findings, unreadable
+
+
+def _findings(path: str) -> list[Finding]:
+    if path == INLINE:
+        return load_bundle(os.environ[INLINE].encode("utf-8", "surrogateescape"), f"{INLINE}.json").findings
+    if not is_test(path):
+        return load_bundle(*source_of(path)).findings
+    try:
+        cases = load_cases(path)
+    except UnreadablePolicy:
+        raise
+    except InvalidPolicy as invalid:
+        return invalid.findings
+    policy = policy_of(path, cases)
+    if os.path.exists(policy):
+        return []
+    fix = "name it with policy: FILE, or write it; NAME.test.yaml tests NAME.yaml"
+    return [Finding(ERROR, "no-policy", f"the policy that it tests is not there: {policy}", fix, path, 1, 1)]
 
 
 def _print(findings: list[Finding], files: list[str], form: str) -> None:
@@ -62,7 +125,10 @@ def _print(findings: list[Finding], files: list[str], form: str) -> None:
         errors, warnings, notes = (sum(one.level == level for one in findings) for level in (ERROR, WARNING, NOTE))
         verdict = f"{count(errors, 'error')}, {count(warnings, 'warning')}" if findings else "no findings"
         verdict += f", {count(notes, 'note')}" if notes else ""
-        note(f"{count(len(files), 'file')} checked: {verdict}")
+        if files:
+            note(f"{count(len(files), 'file')} checked: {verdict}")
+        for path in dict.fromkeys(filter(None, map(stale_schema, files))):
+            note(printable(f"{path} is of another version, and editors read it: sub policy schema -o {path}"))
 
 
 @click.command("compile")

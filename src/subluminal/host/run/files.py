@@ -50,7 +50,11 @@ def create_file(path: str, run_id: str) -> None:
     header[:16] = MAGIC
     header[SALT_AT : SALT_AT + 4] = salt
     header[RUN_ID_AT : RUN_ID_AT + 2 + len(raw_id)] = len(raw_id).to_bytes(2, "little") + raw_id
-    table = HEAD.pack(0, HEAD_BYTES, 0, 0, 0, boot_id(), boot_ms(), time.time_ns() // 1_000_000, *[0] * 8, b"", b"")
+    number = int.from_bytes(salt, "little")
+    times = boot_id(), boot_ms(), time.time_ns() // 1_000_000
+    table = HEAD.pack(0, HEAD_BYTES, 0, 0, 0, *times, b"", b"", *[0, 0, 0, number] * 4)
+    words = WORDS.pack(0, ALL, 0, ALL).ljust(TABLES_AT - WORDS_AT, b"\0")
+    first = words + crc32(table, number).to_bytes(4, "little") + table[4:]
     try:
         os.unlink(making)  # left by a process that was killed and had our pid
     except FileNotFoundError:
@@ -61,13 +65,8 @@ def create_file(path: str, run_id: str) -> None:
         # by then is an error like any other.
         os.ftruncate(fd, FILE_BYTES)
         # Page by page: a file system keeps what is written at once in one piece, and small writes into it are dearer.
-        os.pwrite(fd, bytes(header) + crc32(header).to_bytes(4, "little") + WORDS.pack(0, ALL, 0, ALL), 0)
-        os.pwrite(
-            fd,
-            crc32(table, int.from_bytes(salt, "little")).to_bytes(4, "little") + table[4:].ljust(PAGE - 4, b"\0"),
-            TABLES_AT,
-        )
-        os.pwrite(fd, bytes(PAGE), TABLES_AT + PAGE)
+        os.pwrite(fd, bytes(header) + crc32(header).to_bytes(4, "little"), 0)
+        os.pwrite(fd, first.ljust(PAGE, b"\0"), WORDS_AT)
         os.link(making, path)
     except FileExistsError:
         pass

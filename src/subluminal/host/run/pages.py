@@ -1,16 +1,17 @@
 """The bytes of a state file: where its parts lie, and entries as bytes.
 
     0       magic and format, boot id, the run's id            written once
-    4032    words: calls without state, killed; each with its complement
-    4096    the table, first copy      head, then entries; what does not fit a page goes on in EXTENTS
-    8192    the table, second copy
-    12288   why the run was terminated
-    20480   EXTENTS, one for each copy
-    ...     segments: pages of entries that were not used lately, a ring of them for each pool
+    4096    words: calls without state, killed; each with its complement
+    4160    the table, first copy      head, then entries; what does not fit goes on in EXTENTS
+    6176    the table, second copy
+    8192    why the run was terminated
+    16384   EXTENTS, one for each copy
+    ...     rings: pages of entries that were used once or not lately, for each pool
     ...     names for people, two copies of each page: a key's name belongs to one of them
 
 A table's head has its checksum, its length, its version (the higher one that is whole stands), the calls it counts,
-whether the run was terminated, the time of wide scopes, the ends of the rings, and which copies of the names stand.
+whether the run was terminated, the time of wide scopes, what it counts of the rings, and which copies of the names
+stand.
 Entries stand least recently inserted first. A key is found by searching the bytes: keys are digests, and nothing but
 integers stands between them.
 """
@@ -23,34 +24,37 @@ from zlib import crc32
 from subluminal.core.engine.state import KEY_BYTES, MAX_KEYS, MAX_VALUES
 
 PAGE = 4_096
-WORDS_AT = PAGE - 64
-TABLES_AT = PAGE
-FLAG_AT = 3 * PAGE
+WORDS_AT = PAGE
+TABLES_AT = WORDS_AT + 64
+TABLE_ROOM = (PAGE - 64) // 2  # of one copy: all that a call reads is one page
+FLAG_AT = 2 * PAGE
 FLAG_BYTES = 2 * PAGE
 EXTENTS_AT = FLAG_AT + FLAG_BYTES
-EXTENT_BYTES = 65 * PAGE  # beyond the first page: more than MAX_KEYS entries of the usual size
-SEGMENTS_AT = EXTENTS_AT + 2 * EXTENT_BYTES
-# Segments of each pool: room for more than twice MAX_KEYS entries of the usual size, because entries that are used
+EXTENT_BYTES = 65 * PAGE  # more than MAX_KEYS entries of the usual size
+RINGS_AT = EXTENTS_AT + 2 * EXTENT_BYTES
+# Pages of each pool: room for more than twice MAX_KEYS entries of the usual size, because entries that are used
 # again leave an old copy behind.
-SEGMENTS = (256, 256, 208, 320)
-_FIRST_SEGMENT = tuple(sum(SEGMENTS[:pool]) for pool in range(len(SEGMENTS)))
-NAMES_AT = SEGMENTS_AT + sum(SEGMENTS) * PAGE
+RINGS = (160, 160, 136, 192)
+_FIRST_PAGE = tuple(sum(RINGS[:pool]) for pool in range(len(RINGS)))
+NAMES_AT = RINGS_AT + sum(RINGS) * PAGE
 NAME_PAGES = 112
 FILE_BYTES = NAMES_AT + 2 * NAME_PAGES * PAGE
-MAX_TABLE_BYTES = PAGE + EXTENT_BYTES
+MAX_TABLE_BYTES = TABLE_ROOM + EXTENT_BYTES
 
-# crc, length, version, calls, terminated, boot, mono_at, wide_at, ends of the rings, pages of names and their copies
-HEAD = struct.Struct("<IIQQQQqq8I14s14s")
+# crc, length, version, calls; terminated, boot, mono_at, wide_at, pages of names and their copies; then the rings
+HEAD = struct.Struct("<IIQQQQqq14s14s16I")
 HEAD_BYTES = HEAD.size
 FRONT = struct.Struct("<IIQQ")  # what every call changes of a head
-REST = struct.Struct("<QQqq8I14s14s")
+REST = struct.Struct("<QQqq14s14s")
 REST_AT = FRONT.size
+RING = struct.Struct("<4I")  # first, last, used, crc
+RINGS_OF_HEAD_AT = REST_AT + REST.size
 CRC = struct.Struct("<I")
 ENTRY = struct.Struct("<16sBBxx")
 ENTRY_BYTES = ENTRY.size
 WORDS = struct.Struct("<QQQQ")
 # Of a reading from WORDS_AT: the words, and the versions of both copies.
-SIGHT = struct.Struct(f"<QQQQ{PAGE - WORDS_AT - 32}x8xQ{PAGE - 16}x8xQ")
+SIGHT = struct.Struct(f"<QQQQ{TABLES_AT - WORDS_AT - 32}x8xQ{TABLE_ROOM - 16}x8xQ")
 PAGE_HEAD = struct.Struct("<IIHxx")  # crc, number, length
 PAGE_HEAD_BYTES = PAGE_HEAD.size
 PAGE_ROOM = PAGE - PAGE_HEAD_BYTES
@@ -89,9 +93,14 @@ def entries(raw: bytes | bytearray, at: int) -> list[tuple[bytes, int, tuple[int
     return found
 
 
+def page_head(number: int, length: int, crc: int) -> bytes:
+    """Of a page that is full; `crc` is of its body."""
+    tail = PAGE_HEAD.pack(0, number, length)[4:]
+    return crc32(tail, crc).to_bytes(4, "little") + tail
+
+
 def pack_page(number: int, body: bytes | bytearray, salt: int) -> bytes:
-    tail = PAGE_HEAD.pack(0, number, PAGE_HEAD_BYTES + len(body))[4:] + body
-    return (crc32(tail, salt).to_bytes(4, "little") + tail).ljust(PAGE, b"\0")
+    return (page_head(number, len(body), crc32(body, salt)) + body).ljust(PAGE, b"\0")
 
 
 def read_page(raw: bytes, number: int, salt: int) -> bytes | None:
@@ -99,13 +108,14 @@ def read_page(raw: bytes, number: int, salt: int) -> bytes | None:
     if len(raw) < PAGE:
         return None
     crc, found, length = PAGE_HEAD.unpack_from(raw)
-    if found != number or not PAGE_HEAD_BYTES <= length <= PAGE or crc32(raw[4:length], salt) != crc:
+    if found != number or length > PAGE_ROOM:
         return None
-    return raw[PAGE_HEAD_BYTES:length]
+    body = raw[PAGE_HEAD_BYTES : PAGE_HEAD_BYTES + length]
+    return body if crc32(raw[4:PAGE_HEAD_BYTES], crc32(body, salt)) == crc else None
 
 
-def segment_at(pool: int, number: int) -> int:
-    return SEGMENTS_AT + (_FIRST_SEGMENT[pool] + number % SEGMENTS[pool]) * PAGE
+def page_at(pool: int, number: int) -> int:
+    return RINGS_AT + (_FIRST_PAGE[pool] + number % RINGS[pool]) * PAGE
 
 
 def names_page(key: bytes, salt: int) -> int:

@@ -209,7 +209,10 @@ class SharedState:
             self._last_seq = table.calls + table.plain_calls
             return self._last_seq if count_call else 0
         finally:
-            self.abandon()
+            if self._with_wide:
+                self.abandon()
+            else:
+                flock(table.fd, LOCK_UN)
 
     def abandon(self) -> None:
         if self._with_wide:

@@ -5,8 +5,9 @@ whole table over the *other* of two copies (one `pwrite`). The copy with the hig
 stands: a process killed at any instant leaves the whole effect of a call or nothing, and the cost of a call does not
 depend on how many processes share the file, nor on what they did meanwhile.
 
-When the table has outgrown a page, its oldest entries move to a segment (`segments`), a few dozen at once; what moves,
-moves with the call.
+A key that is new in a pool of marks or windows is mostly never seen again: it goes to a ring (`rings`) at once, and
+into the table when it is used once more. When the table has outgrown its place, its oldest entries move to a ring; what
+moves, moves with the call.
 
 Why not mapped: a mapped file that somebody truncates ends its readers with SIGBUS. Here it is a short read, and a
 sentence.
@@ -20,7 +21,15 @@ from fcntl import LOCK_UN, flock
 from itertools import accumulate
 from zlib import crc32
 
-from subluminal.core.engine.state import KEY_BYTES, LABEL, MAX_LABEL_BYTES, StateDamaged, StateUnavailable
+from subluminal.core.engine.state import (
+    KEY_BYTES,
+    LABEL,
+    MARK,
+    MAX_LABEL_BYTES,
+    WINDOW,
+    StateDamaged,
+    StateUnavailable,
+)
 from subluminal.host.run.lock import AT_ONCE, QueuedLock
 from subluminal.host.run.pages import (
     ALL,
@@ -39,7 +48,11 @@ from subluminal.host.run.pages import (
     PAGE_ROOM,
     REST,
     REST_AT,
+    RING,
+    RINGS,
+    RINGS_OF_HEAD_AT,
     SIGHT,
+    TABLE_ROOM,
     TABLES_AT,
     WORDS_AT,
     WRITERS,
@@ -52,7 +65,7 @@ from subluminal.host.run.pages import (
     pack_page,
     read_page,
 )
-from subluminal.host.run.segments import MOST_AT_ONCE, Segments
+from subluminal.host.run.rings import MOST_AT_ONCE, Ring
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,7 +80,11 @@ LOCK_WAIT_SECONDS = 2.0
 LOCK_WAIT_AGAIN_SECONDS = 0.05
 
 _TABLE_OFFSET = TABLES_AT - WORDS_AT
-_READ_BYTES = _TABLE_OFFSET + 2 * PAGE
+_READ_BYTES = _TABLE_OFFSET + 2 * TABLE_ROOM
+_COPIES_AT = (TABLES_AT, TABLES_AT + TABLE_ROOM)
+_RING_PLACES = [RINGS_OF_HEAD_AT + pool * RING.size for pool in range(len(RINGS))]
+# Pools whose keys are made of arguments: as many as there are calls.
+_OF_ARGUMENTS = (MARK, WINDOW)
 _WORD = struct.Struct("<QQ")
 _TOO_MUCH = "one call changes more state than the run's file can hold"
 
@@ -80,7 +97,7 @@ class Table:
 
     __slots__ = (
         "_all_known", "_copies", "_guesses", "_image", "_places", "_salt", "_values", "_version", "_written", "boot",
-        "calls", "changed", "fd", "killed", "lock", "mono_at", "plain_calls", "segments", "terminated", "wait",
+        "calls", "changed", "fd", "killed", "lock", "mono_at", "plain_calls", "rings", "terminated", "wait",
         "wide_at",
     )  # fmt: skip
 
@@ -97,20 +114,22 @@ class Table:
         self._guesses: dict[bytes, int] = {}  # where it stood in an earlier one
         self._all_known = False  # every key of this image is in `_places`
         self._written = self._copies = 0  # pages of names that were ever written, and their second copies, as bits
-        self.segments = Segments(fd, salt, self.write_at)
+        self.rings = [Ring(fd, pool, salt, self.write_at) for pool in range(len(RINGS))]
         self.changed = False  # something of the head that not every call changes
-        self.calls = self.plain_calls = self.killed = self.terminated = 0
+        self.calls = self.killed = self.terminated = 0
+        self.plain_calls = -1  # not read yet
         self.boot = self.mono_at = self.wide_at = 0
 
     # -- having it --------------------------------------------------------------------------------------------
 
     def begin(self, size: int = _READ_BYTES) -> None:
         """Become the only one to change the file, and know what stands in it."""
+        fd = self.fd
         try:
             if self.lock.queued:
                 self._wait()
             else:
-                flock(self.fd, AT_ONCE)
+                flock(fd, AT_ONCE)
                 self.wait = LOCK_WAIT_SECONDS
         except BlockingIOError:
             self._wait()
@@ -119,7 +138,7 @@ class Table:
         try:
             self.read(size)
         except BaseException:
-            flock(self.fd, LOCK_UN)
+            flock(fd, LOCK_UN)
             raise
 
     def begin_held(self, size: int = _READ_BYTES) -> None:
@@ -153,11 +172,12 @@ class Table:
         if len(raw) < size:
             raise StateDamaged("it is shorter than it should be")
         calls, not_calls, killed, not_killed, one, two = SIGHT.unpack_from(raw)
-        # A complement that is one behind is a word that was about to be written.
-        if not (0 <= calls - (not_calls ^ ALL) <= 1 and 0 <= killed - (not_killed ^ ALL) <= 1):
-            raise StateDamaged("its first words are not what was written")
-        self.plain_calls = calls
-        self.killed = killed
+        if calls != self.plain_calls or killed != self.killed or not (not_calls and not_killed):
+            # A complement that is one behind is a word that was about to be written.
+            if not (0 <= calls - (not_calls ^ ALL) <= 1 and 0 <= killed - (not_killed ^ ALL) <= 1):
+                raise StateDamaged("its first words are not what was written")
+            self.plain_calls = calls
+            self.killed = killed
         newest = two if two > one else one
         if newest != self._version:
             if size < _READ_BYTES:
@@ -167,28 +187,31 @@ class Table:
 
     def _load(self, raw: bytes, copy: int) -> bool:
         """Take over one copy, if it is whole."""
-        at = _TABLE_OFFSET + copy * PAGE
-        crc, length, version, calls, terminated, boot, mono_at, wide_at, *ends, written, copies = HEAD.unpack_from(
+        at = _TABLE_OFFSET + copy * TABLE_ROOM
+        crc, length, version, calls, terminated, boot, mono_at, wide_at, written, copies, *rings = HEAD.unpack_from(
             raw, at
         )
         if not HEAD_BYTES <= length <= MAX_TABLE_BYTES:
             return False
-        image = bytearray(raw[at : at + min(length, PAGE)])
-        if length > PAGE:
-            image += os.pread(self.fd, length - PAGE, EXTENTS_AT + copy * EXTENT_BYTES)
+        image = bytearray(raw[at : at + min(length, TABLE_ROOM)])
+        if length > TABLE_ROOM:
+            image += os.pread(self.fd, length - TABLE_ROOM, EXTENTS_AT + copy * EXTENT_BYTES)
         image[:4] = bytes(4)
         if len(image) != length or crc32(image, self._salt) != crc or version & 1 != copy:
             return False
         self._version, self.calls, self.terminated = version, calls, terminated
         self.boot, self.mono_at, self.wide_at = boot, mono_at, wide_at
         self._written, self._copies = int.from_bytes(written, "little"), int.from_bytes(copies, "little")
-        self.segments.take_over(ends)
+        for pool, ring in enumerate(self.rings):
+            named = rings[4 * pool : 4 * pool + 4]
+            if named != [ring.first, ring.last, ring.used, ring.crc]:
+                ring.take_over(*named)
         self._image = image
         self._values.clear()
         self._guesses = self._places.copy()
         self._places.clear()
         self._all_known = length == HEAD_BYTES
-        if length > 2 * PAGE:  # too long to search for each of its keys
+        if length > 4 * TABLE_ROOM:  # too long to search for each of its keys
             self._find_all()
         return True
 
@@ -215,14 +238,19 @@ class Table:
         seen = self._values
         if key in seen:
             return seen[key]
-        at = self._find(key)
-        seen[key] = values = entry_values(self._image, at) if at >= 0 else self.segments.get(pool, key)
+        at = self._places.get(key, -1) if self._all_known else self._find(key)
+        if at >= 0:
+            values: tuple[int, ...] | None = entry_values(self._image, at)
+        else:
+            ring = self.rings[pool]
+            values = ring.get(key) if ring.behind or key in ring.index else None
+        seen[key] = values
         return values
 
     def all(self) -> list[tuple[bytes, int, tuple[int, ...]]]:
         """Every entry (key, pool, values), the most recent last. For people, and after a reboot."""
         found: dict[bytes, tuple[bytes, int, tuple[int, ...]]] = {}
-        for raw in (b"".join(self.segments.all()), bytes(self._image[HEAD_BYTES:])):
+        for raw in (*(b"".join(ring.all()) for ring in self.rings), bytes(self._image[HEAD_BYTES:])):
             for entry in entries(raw, 0):
                 found.pop(entry[0], None)
                 found[entry[0]] = entry
@@ -243,18 +271,26 @@ class Table:
                         seen[key] = values
                         continue
                 elif self._all_known and pool != LABEL:
+                    raw = PACKERS[count](key, pool, count, *values)
+                    if pool in _OF_ARGUMENTS and seen.get(key, raw) is None:
+                        del seen[key]
+                        ring = self.rings[pool]
+                        ring.append(key, raw)
+                        RING.pack_into(image, _RING_PLACES[pool], ring.first, ring.last, ring.used, ring.crc)
+                        continue
                     places[key] = len(image)
-                    image += PACKERS[count](key, pool, count, *values)
+                    image += raw
                     seen[key] = values
                     continue
                 self._put(pool, key, values)
-            if len(image) > PAGE:
+            if len(image) > TABLE_ROOM:
                 self._spill({op[1] for op in ops})
             self.calls += calls
             self.write()
         except BaseException:
             self._version = -1  # what is in memory is not what stands in the file
-            self.segments.reset()
+            for ring in self.rings:
+                ring.reset()
             raise
 
     def _put(self, pool: int, key: bytes, values: Any) -> None:
@@ -264,6 +300,11 @@ class Table:
             return
         image, at = self._image, self._find(key)
         raw = pack_entry(pool, key, values)
+        if at < 0 and pool in _OF_ARGUMENTS and self.get(pool, key) is None:
+            del self._values[key]
+            self.rings[pool].append(key, raw)
+            self._name_ring(pool)
+            return
         if at >= 0 and entry_size(image, at) == len(raw):
             image[at : at + len(raw)] = raw
         else:
@@ -276,6 +317,10 @@ class Table:
                 raise StateUnavailable(_TOO_MUCH)
         self._values[key] = values
 
+    def _name_ring(self, pool: int) -> None:
+        ring = self.rings[pool]
+        RING.pack_into(self._image, _RING_PLACES[pool], ring.first, ring.last, ring.used, ring.crc)
+
     def write(self) -> None:
         """The table as it stands in memory, over the older copy."""
         image, version = self._image, self._version + 1
@@ -283,17 +328,17 @@ class Table:
         if self.changed:
             names = self._written.to_bytes(14, "little"), self._copies.to_bytes(14, "little")
             times = self.boot, self.mono_at, self.wide_at
-            REST.pack_into(image, REST_AT, self.terminated, *times, *self.segments.ends(), *names)
+            REST.pack_into(image, REST_AT, self.terminated, *times, *names)
             self.changed = False
         FRONT.pack_into(image, 0, 0, size, version, self.calls)
         CRC.pack_into(image, 0, crc32(image, self._salt))
-        if size <= PAGE:
-            self.write_at(image, TABLES_AT + copy * PAGE)
+        if size <= TABLE_ROOM:
+            self.write_at(image, _COPIES_AT[copy])
         elif size > MAX_TABLE_BYTES:
             raise StateUnavailable(_TOO_MUCH)
         else:
-            self.write_at(image[PAGE:], EXTENTS_AT + copy * EXTENT_BYTES)
-            self.write_at(image[:PAGE], TABLES_AT + copy * PAGE)
+            self.write_at(image[TABLE_ROOM:], EXTENTS_AT + copy * EXTENT_BYTES)
+            self.write_at(image[:TABLE_ROOM], _COPIES_AT[copy])
         self._version = version
 
     def count(self) -> int:
@@ -314,20 +359,20 @@ class Table:
         """All of it: a file system may take less at once, and says why the next time."""
         try:
             done = os.pwrite(self.fd, raw, at)
-            while done < len(raw):
+            while done != len(raw):
                 done += os.pwrite(self.fd, raw[done:], at + done)
         except OSError as error:
             raise StateUnavailable(f"the run's state cannot be written: {error.strerror}") from None
 
     def _spill(self, used: set[bytes]) -> None:
-        """Move the oldest entries of the pool that has most to segments, but for those just used."""
+        """Move the oldest entries of the pool that has most to its ring, but for those just used."""
         if not self._all_known:
             self._find_all()
         image, keys = self._image, list(self._places)  # in the order in which they stand
         ends = [*self._places.values(), len(image)]
         pools = [image[at + KEY_BYTES] for at in ends[:-1]]
         pool = max(set(pools), key=pools.count)
-        most = min(max(PAGE_ROOM // 2, len(image) - PAGE), (MOST_AT_ONCE - 1) * PAGE_ROOM)
+        most = min(max(TABLE_ROOM // 2, len(image) - TABLE_ROOM), (MOST_AT_ONCE - 1) * PAGE_ROOM)
         moved: list[bytes] = []
         stays: list[bytes] = []
         names: list[bytes] = []
@@ -341,8 +386,8 @@ class Table:
                 names.append(key)
         if not moved:
             return
-        self.segments.add(pool, moved, set(names))
-        self.changed = True
+        self.rings[pool].extend(moved)
+        self._name_ring(pool)
         image[HEAD_BYTES:] = b"".join(stays)
         self._places.clear()
         self._places.update(zip(names, accumulate(map(len, stays), initial=HEAD_BYTES), strict=False))
@@ -354,7 +399,9 @@ class Table:
         while sum(map(len, raws)) > MAX_TABLE_BYTES - HEAD_BYTES:
             del raws[: len(raws) // 8 + 1]
         self._image[HEAD_BYTES:] = b"".join(raws)
-        self.segments.clear()
+        for pool, ring in enumerate(self.rings):
+            ring.clear()
+            self._name_ring(pool)
         self._values.clear()
         self._find_all()
         self.changed = True

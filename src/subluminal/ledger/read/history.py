@@ -113,21 +113,34 @@ _CALLS = f"""
 SELECT {", ".join("c." + name for name in CALL_COLUMNS)}, p.args_preview
 FROM tool_calls c LEFT JOIN previews p ON p.id = c.id WHERE c.run_id = ? ORDER BY c.seq, c.id
 """
-_RUNS = f"SELECT {', '.join(_IDENTITY)} FROM runs ORDER BY run_no"
+_RUNS = f"SELECT {', '.join(_IDENTITY)} FROM runs"
 
 
 def _ledger_runs(ledger: Ledger) -> Iterator[RecordedRun]:
-    connection = ledger.connection
-    versions = connection.execute("SELECT rules_hash, policy_id, rules_json FROM policy_versions").fetchall()
+    tags = _known_tags(ledger)
+    for row in ledger.connection.execute(f"{_RUNS} ORDER BY run_no").fetchall():
+        yield _ledger_run(ledger, row, tags)
+
+
+def recorded_run(ledger: Ledger, run_id: str) -> RecordedRun:
+    """One run that the ledger has."""
+    row = ledger.connection.execute(f"{_RUNS} WHERE run_id = ?", (run_id,)).fetchone()
+    return _ledger_run(ledger, row, _known_tags(ledger))
+
+
+def _known_tags(ledger: Ledger) -> frozenset[str] | None:
+    """A run's row names one of its policies only, so that all that the ledger knows may have given tags."""
+    versions = ledger.connection.execute("SELECT rules_hash, policy_id, rules_json FROM policy_versions").fetchall()
     snapshots = {row[0]: row[2].encode() for row in versions if row[2] is not None}
-    # A run's row names one of its policies only, so that all that the ledger knows may have given tags.
-    tags = _policy_tags({row[0]: row[1] for row in versions}, snapshots)
-    for row in connection.execute(_RUNS).fetchall():
-        run = Run(row["run_id"], "")
-        for name in _IDENTITY:
-            setattr(run, name, row[name])
-        calls = [_recorded(_stored(call)) for call in connection.execute(_CALLS, (run.run_id,))]
-        yield RecordedRun(_identity(run), calls, tags)
+    return _policy_tags({row[0]: row[1] for row in versions}, snapshots)
+
+
+def _ledger_run(ledger: Ledger, row: Any, tags: frozenset[str] | None) -> RecordedRun:
+    run = Run(row["run_id"], "")
+    for name in _IDENTITY:
+        setattr(run, name, row[name])
+    calls = [_recorded(_stored(call)) for call in ledger.connection.execute(_CALLS, (run.run_id,))]
+    return RecordedRun(_identity(run), calls, tags)
 
 
 def _stored(row: Any) -> Call:

@@ -1,4 +1,4 @@
-"""A bundle to the snapshot that shims obey (§2.6): defaults stated, globs in normal form, hours listed, hashed.
+"""A bundle to the snapshot that shims obey (§2.6): defaults stated, all spelled out, globs in normal form, hashed.
 
 `policy_hash` is the SHA-256 of the snapshot's canonical bytes without itself, so formatting, comments, key order and
 spelled-out defaults do not change it; rule order and every value do.
@@ -35,4 +35,5 @@ def snapshot_bytes(snapshot: dict[str, Any]) -> bytes:
 
 
 def _normal(rules: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{**rule, "match": normal_match(rule["match"])} for rule in rules]
+    matches = ("match", "unless")
+    return [{**rule, **{name: normal_match(rule[name]) for name in matches if name in rule}} for rule in rules]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 # Raise whenever the compiler gives another snapshot for the same source.
-COMPILER_REVISION = 1
+COMPILER_REVISION = 2
 # A bundle of 1,000 rules is about 0.4 MB; a larger file is a mistake or an attack.
 MAX_SOURCE_BYTES = 4 * 1024 * 1024
 # A snapshot repeats defaults that its source left out; ten times the source is far beyond any real one.

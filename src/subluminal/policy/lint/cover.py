@@ -21,13 +21,18 @@ Rule = dict[str, Any]
 
 
 def normal_match(match: Match) -> Match:
-    """Globs in normal form, hours as a sorted list of numbers."""
+    """Globs in normal form, hours as a sorted list of numbers; in every alternative as well."""
     normal = dict(match)
     for field in NAMES:
         if "glob" in match.get(field, {}):
             normal[field] = {**match[field], "glob": normal_globs(match[field]["glob"])}
+    if "key_glob" in match.get("args", {}):
+        globs = {key: normal_globs(values) for key, values in match["args"]["key_glob"].items()}
+        normal["args"] = {**match["args"], "key_glob": globs}
     if "utc_hours" in match.get("time", {}):
         normal["time"] = {**match["time"], "utc_hours": expand_hours(match["time"]["utc_hours"])}
+    if "any_of" in match:
+        normal["any_of"] = [normal_match(alternative) for alternative in match["any_of"]]
     return normal
 
 

@@ -6,21 +6,24 @@ A rule of the wrong shape does not hide the faults of the others.
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import inspect
 
-from subluminal.contracts.policy import Bundle
+from subluminal.contracts.policy import Bundle, Rule
 from subluminal.policy.document.tree import Mapping, Node, Sequence, parse_policy
 from subluminal.policy.lint.findings import ERROR, MAX_FINDINGS, NOTE, WARNING, Finding, InvalidPolicy, has_errors
+from subluminal.policy.lint.reporter import Linter
 from subluminal.policy.lint.rules import lint
 from subluminal.policy.lint.shape import Checker, expanded
+from subluminal.policy.lint.spelled_out import DURATIONS, spelled_out
 
 
 class Loaded(NamedTuple):
-    """`bundle` has all defaults stated, and is None if any finding is an error."""
+    """`bundle` has all defaults stated and everything spelled out, and is None if any finding is an error."""
 
     bundle: dict[str, Any] | None
     root: Node | None
@@ -36,7 +39,9 @@ def load_bundle(source: bytes, filename: str, *, advise: bool = True) -> Loaded:
     expected = _bundle_type()
     checker = Checker(filename)
     checker.check(root, expected, "")
-    findings = checker.findings + lint(_sound_rules(root, expected, checker), root, filename, advise=advise)
+    rules = _sound_rules(root, expected, checker)
+    findings = checker.findings + lint(rules, root, filename, advise=advise)
+    findings += _unmet_needs(rules, root, filename, findings)
     if advise and not filename.lower().endswith(".json"):
         from subluminal.policy.document.yaml_tree import yaml_traps
 
@@ -44,7 +49,7 @@ def load_bundle(source: bytes, filename: str, *, advise: bool = True) -> Loaded:
     findings = _ordered(findings)
     if has_errors(findings):
         return Loaded(None, root, findings)
-    bundle = expanded(root, expected)
+    bundle = {**expanded(root, expected), "rules": list(rules.values())}
     return Loaded(bundle, root, findings + _contract_faults(bundle, filename))
 
 
@@ -69,10 +74,29 @@ def _sound_rules(root: Node, expected: inspect.StructType, checker: Checker) -> 
     if not isinstance(rules, Sequence) or not isinstance(rule_type, inspect.ListType):
         return {}
     return {
-        index: expanded(node, rule_type.item_type)
+        index: spelled_out(expanded(node, rule_type.item_type))
         for index, node in enumerate(rules.items)
         if id(node) in checker.sound_rules
     }
+
+
+def _unmet_needs(rules: dict[int, dict[str, Any]], root: Node, filename: str, findings: list[Finding]) -> list[Finding]:
+    """Fields of which one of two must be there: the contract's own sentence, at the place of the effect."""
+    faulty = {finding.rule_id for finding in findings if finding.level == ERROR}
+    linter = Linter(filename, root)
+    for index, rule in rules.items():
+        if rule["rule_id"] in faulty:
+            continue
+        try:
+            msgspec.convert(rule, Rule)
+        except msgspec.ValidationError as error:
+            sentence, _, place = str(error).partition(" - at `$.")
+            linter.base, linter.rule_id = ("rules", index), rule["rule_id"]
+            needed = re.search(r"needs `([a-z_]+)`", sentence)
+            fix = f"add {needed[1]}" if needed else "write both, or neither"
+            fix += ": 1m" if needed and needed[1] in DURATIONS else ""
+            linter.error(tuple(place.rstrip("`").split(".")), "missing-field", sentence, fix)
+    return linter.findings
 
 
 _RANKS = {ERROR: 0, WARNING: 1, NOTE: 2}

@@ -88,9 +88,6 @@ def _check_lists(part: Part, linter: Linter) -> None:
         elif key in part.args.get("key_equals", {}) and part.args["key_equals"][key] not in values:
             message = f"key_equals.{key} is not among key_in.{key}"
             linter.warn(where, "never-matches", message, "keep one of the two predicates")
-    if part.args.get("missing_keys") == []:
-        where = (*part.place, "args", "missing_keys")
-        linter.error(where, "empty-list", "missing_keys is empty: nothing, or anything?", "add a key, or remove it")
 
 
 def _check_missing(part: Part, linter: Linter) -> None:

@@ -1,11 +1,19 @@
-"""Reports of the linter: a path into the bundle in, a finding with its place in the document out."""
+"""Reports of the linter: a path into the bundle in, a finding with its place in the document out.
+
+Rules are judged with their times in milliseconds (`spelled_out`), and people read of the field that they wrote: what
+is reported of `window_ms` stands at `window`, and says `window`, where that is in the file.
+"""
 
 from __future__ import annotations
+
+import re
 
 from subluminal.policy.document.tree import Mapping, Node, Sequence
 from subluminal.policy.lint.findings import ERROR, NOTE, WARNING, Finding
 
 Path = tuple[str | int, ...]
+
+_MILLISECONDS = re.compile(r"\b([a-z_]+)_ms\b")
 
 
 class Linter:
@@ -28,16 +36,32 @@ class Linter:
         self._report(NOTE, path, code, message, fix)
 
     def _report(self, level: str, path: Path, code: str, message: str, fix: str) -> None:
-        node = self.place(self.base + path)
-        self.findings.append(Finding(level, code, message, fix, self.filename, node.line, node.column, self.rule_id))
+        place, around = self._find(self.base + path)
+        message, fix = _as_written(message, around), _as_written(fix, around)
+        self.findings.append(Finding(level, code, message, fix, self.filename, place.line, place.column, self.rule_id))
 
     def place(self, path: Path) -> Node:
+        return self._find(path)[0]
+
+    def _find(self, path: Path) -> tuple[Node, Mapping | None]:
+        """The node to point at, and the innermost mapping on the way to it."""
         node, place = self.root, self.root
+        around = None
         for step in path:
-            if isinstance(node, Mapping) and step in node.items:
-                place, node = node.items[str(step)]
+            if isinstance(node, Mapping):
+                around = node
+                key = str(step) if step in node.items else str(step).removesuffix("_ms")
+                if key not in node.items:
+                    break
+                place, node = node.items[key]
             elif isinstance(node, Sequence) and isinstance(step, int) and step < len(node.items):
                 place = node = node.items[step]
             else:
                 break
-        return place
+        return place, node if isinstance(node, Mapping) else around
+
+
+def _as_written(text: str, around: Mapping | None) -> str:
+    if around is None or "_ms" not in text:
+        return text
+    return _MILLISECONDS.sub(lambda found: found[1] if found[1] in around.items else found[0], text)

@@ -6,36 +6,38 @@ The types are read by introspection, so field names, words, bounds and defaults 
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import msgspec
 from msgspec import inspect
 
-from subluminal.contracts.events import Timestamp
-from subluminal.contracts.policy import HourRange
 from subluminal.policy.document.tree import Mapping, Node, Scalar, Sequence, plain_value
 from subluminal.policy.lint.findings import ERROR, MAX_FINDINGS, Finding, nearest, one_of, shown
-
-_TRUE_WORDS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
-
+from subluminal.policy.lint.units import A_DURATION, MAX_EXACT, meant_duration, milliseconds, size_in_bytes
+from subluminal.policy.lint.wording import (
+    accepts,
+    duration_fix,
+    duration_out_of_bounds,
+    example,
+    found,
+    is_duration,
+    is_size,
+    literal,
+    mapping_fix,
+    noun,
+    nouns,
+    options_fix,
+    out_of_bounds,
+    predicate_fix,
+    scalar_fix,
+    size_fix,
+)
 
 # Lists that choose: an empty one could be read as "nothing" or as "anything", so it is refused.
 _CHOICES = frozenset((
     "env", "agent_id", "client", "namespace", "service_account", "repo", "branch", "risk_class", "has_keys",
-    "utc_hours",
+    "missing_keys", "utc_hours",
 ))  # fmt: skip
-
-
-def _pattern(annotated: Any) -> str:
-    return str(annotated.__metadata__[0].pattern)
-
-
-# The contract states these as regular expressions; people are told in words.
-_PATTERNS = {
-    _pattern(Timestamp): 'a time in UTC such as "2026-01-31T12:00:00Z"',
-    _pattern(HourRange): 'hours such as 9 or "9-17"',
-}
 
 
 class Checker:
@@ -47,6 +49,7 @@ class Checker:
         self.rule_id: str | None = None
         self.whole = whole
         self.sound_rules: set[int] = set()
+        self._above: list[tuple[inspect.StructType, str]] = []  # the mappings around the one being walked
 
     def report(self, node: Node, code: str, message: str, fix: str) -> None:
         self.findings.append(Finding(ERROR, code, message, fix, self.filename, node.line, node.column, self.rule_id))
@@ -80,17 +83,35 @@ class Checker:
             self.check_options(node, options, name)
 
     def check_options(self, node: Node, options: list[inspect.Type], name: str) -> None:
+        if isinstance(node, Scalar) and isinstance(node.value, str) and any(map(is_size, options)):
+            self.check_size(node, options, name)
+            return
         for option in options:
             if _resembles(option, node):
                 self.check(node, option, name)
                 return
-        words = _nouns(options)
-        self.report(node, "wrong-type", f"{name} must be {words}, not {_found(node)}", f"write {words}")
+        self.report(
+            node, "wrong-type", f"{name} must be {nouns(options)}, not {found(node)}", options_fix(options, node)
+        )
+
+    def check_size(self, node: Scalar, options: list[inspect.Type], name: str) -> None:
+        """A number or a size; the size is bounded as the number is."""
+        size = next(option for option in options if is_size(option))
+        if out_of_bounds(size, node.value):
+            digits = node.value.strip("-").isdigit()
+            fix = options_fix(options, node) if digits else size_fix(node.value)
+            self.report(node, "bad-value", f"{name} is {shown(node.value)}; it must be {nouns(options)}", fix)
+            return
+        fault = out_of_bounds(options[0], size_in_bytes(node.value))
+        if size_in_bytes(node.value) > MAX_EXACT:
+            fault = f"at most {MAX_EXACT}"
+        if fault:
+            self.report(node, "out-of-range", f"{name} is {shown(node.value)}; it must be {fault}", f"make it {fault}")
 
     def check_tagged(self, node: Node, structs: list[inspect.StructType], name: str) -> None:
         field = str(structs[0].tag_field)
         if not isinstance(node, Mapping):
-            self.report(node, "wrong-type", f"{self.whole} must be a mapping, not {_found(node)}", "write its fields")
+            self.report(node, "wrong-type", f"{self.whole} must be a mapping, not {found(node)}", "write its fields")
             return
         tag = node.get(field)
         tags = {str(struct.tag): struct for struct in structs}
@@ -109,18 +130,51 @@ class Checker:
     def check_struct(self, node: Node, expected: inspect.StructType, name: str) -> None:
         fields = {field.encode_name: field for field in expected.fields}
         if not isinstance(node, Mapping):
-            fix = _mapping_fix(node, expected, name)
-            self.report(node, "wrong-type", f"{name or self.whole} must be a mapping, not {_found(node)}", fix)
+            fix = mapping_fix(node, expected, name)
+            self.report(node, "wrong-type", f"{name or self.whole} must be a mapping, not {found(node)}", fix)
             return
+        self._above.append((expected, name))
         for key, (key_node, value) in node.items.items():
             if key in fields:
-                self.check(value, fields[key].type, f"{name}.{key}" if name else key)
+                self.check_field(value, fields, key, f"{name}.{key}" if name else key)
             elif key != expected.tag_field:
                 self.unknown_field(key_node, expected, name)
+        self._above.pop()
         for key, field in fields.items():
+            if key in node.items and f"{key}_ms" in node.items and is_duration(field.type):
+                message = f"{name}.{key} and {key}_ms are the same time, given twice"
+                self.report(node.items[f"{key}_ms"][0], "given-twice", message, f"keep {key} or {key}_ms")
             if field.required and key not in node.items:
-                message, fix = f"{name or self.whole} has no {key}", f"add {key}: {_example(field.type)}"
+                message, fix = f"{name or self.whole} has no {key}", f"add {key}: {example(field.type)}"
                 self.report(node, "missing-field", message, fix)
+
+    def check_field(self, node: Node, fields: dict[str, inspect.Field], key: str, name: str) -> None:
+        expected = fields[key].type
+        if is_duration(expected):
+            self.check_duration(node, expected, fields[f"{key}_ms"].type, name)
+            return
+        twin = fields.get(key.removesuffix("_ms"))
+        if twin is not None and is_duration(twin.type) and isinstance(node, Scalar) and isinstance(node.value, str):
+            meant = meant_duration(node.value)
+            if meant is not None:
+                message = f"{name} must be a whole number, not {found(node)}"
+                self.report(node, "wrong-type", message, f"write {twin.encode_name}: {meant} instead of {key}")
+                return
+        self.check(node, expected, name)
+
+    def check_duration(self, node: Node, expected: inspect.Type, twin: inspect.Type, name: str) -> None:
+        """`twin`: the field that takes the same time in milliseconds; its bounds hold."""
+        if not isinstance(node, Scalar) or not isinstance(node.value, str):
+            self.report(node, "wrong-type", f"{name} must be {A_DURATION}, not {found(node)}", duration_fix(node))
+        elif out_of_bounds(expected, node.value):
+            self.report(
+                node, "bad-value", f"{name} is {shown(node.value)}; it must be {A_DURATION}", duration_fix(node)
+            )
+        else:
+            fault = duration_out_of_bounds(twin, milliseconds(node.value))
+            if fault:
+                message = f"{name} is {shown(node.value)}; it must be {fault}"
+                self.report(node, "out-of-range", message, f"make it {fault}")
 
     def unknown_field(self, key: Scalar, struct: inspect.StructType, name: str) -> None:
         message = f"unknown field {shown(key.value)} in {name or self.whole}"
@@ -130,6 +184,10 @@ class Checker:
             if isinstance(inner, inspect.StructType) and any(key.value == f.encode_name for f in inner.fields):
                 path = f"{name}.{field.encode_name}" if name else field.encode_name
                 self.report(key, "unknown-field", message, f"move it into {path}")
+                return
+        for outer, place in reversed(self._above[:-1]):
+            if any(key.value == field.encode_name for field in outer.fields):
+                self.report(key, "unknown-field", message, f"move it up, into {place or self.whole}")
                 return
         self.unknown_word(key, "unknown-field", message, known + ([struct.tag_field] if struct.tag_field else []))
 
@@ -142,9 +200,9 @@ class Checker:
 
     def check_list(self, node: Node, expected: Any, name: str) -> None:
         if not isinstance(node, Sequence):
-            value = _literal(node) if isinstance(node, Scalar) and node.value is not None else None
+            value = literal(node) if isinstance(node, Scalar) and node.value is not None else None
             fix = f"write [{value}]" if value else f"write {name.rsplit('.')[-1]}: []"
-            self.report(node, "wrong-type", f"{name} must be a list, not {_found(node)}", fix)
+            self.report(node, "wrong-type", f"{name} must be a list, not {found(node)}", fix)
             return
         if expected.min_length and len(node.items) < expected.min_length:
             message = f"{name} is empty, so it can never match"
@@ -171,7 +229,9 @@ class Checker:
 
     def check_dict(self, node: Node, expected: inspect.DictType, name: str) -> None:
         if not isinstance(node, Mapping):
-            self.report(node, "wrong-type", f"{name} must be a mapping, not {_found(node)}", "write key: value")
+            self.report(
+                node, "wrong-type", f"{name} must be a mapping, not {found(node)}", predicate_fix(node, expected, name)
+            )
             return
         if expected.min_length and not node.items:
             self.report(node, "empty-mapping", f"{name} is empty", "add a key or remove the field")
@@ -181,15 +241,15 @@ class Checker:
     def check_word(self, node: Node, expected: inspect.LiteralType, name: str) -> None:
         if not isinstance(node, Scalar) or node.value not in expected.values:
             words = [str(value) for value in expected.values]
-            self.unknown_word(node, "bad-value", f"{name} must be {one_of(words)}, not {_found(node)}", words)
+            self.unknown_word(node, "bad-value", f"{name} must be {one_of(words)}, not {found(node)}", words)
 
     def check_scalar(self, node: Node, expected: inspect.Type, name: str) -> None:
-        if not _accepts(expected, node):
-            message = f"{name} must be {_noun(expected)}, not {_found(node)}"
-            self.report(node, "wrong-type", message, _scalar_fix(expected, node))
+        if not accepts(expected, node):
+            message = f"{name} must be {noun(expected)}, not {found(node)}"
+            self.report(node, "wrong-type", message, scalar_fix(expected, node))
             return
         assert isinstance(node, Scalar)
-        fault = _out_of_bounds(expected, node.value)
+        fault = out_of_bounds(expected, node.value)
         if fault:
             self.report(node, "out-of-range", f"{name} is {shown(node.value)}; it must be {fault}", f"make it {fault}")
 
@@ -202,126 +262,7 @@ def _resembles(expected: inspect.Type, node: Node) -> bool:
         return isinstance(expected, inspect.ListType)
     if isinstance(expected, inspect.LiteralType):
         return isinstance(node, Scalar) and isinstance(node.value, str)
-    return _accepts(expected, node)
-
-
-def _accepts(expected: inspect.Type, node: Node) -> bool:
-    if not isinstance(node, Scalar):
-        return isinstance(expected, inspect.AnyType)
-    value = node.value
-    if isinstance(value, bool):
-        return isinstance(expected, inspect.BoolType)
-    if isinstance(value, str):
-        return isinstance(expected, inspect.StrType)
-    if isinstance(value, int):
-        return isinstance(expected, inspect.IntType | inspect.FloatType)
-    return isinstance(expected, inspect.FloatType) and value is not None
-
-
-def _noun(expected: inspect.Type) -> str:
-    for kind, noun in (
-        (inspect.StrType, "text"),
-        (inspect.BoolType, "true or false"),
-        (inspect.IntType, "a whole number"),
-        (inspect.FloatType, "a number"),
-        (inspect.ListType, "a list"),
-        (inspect.LiteralType, "a word"),
-    ):
-        if isinstance(expected, kind):
-            return noun
-    return "a mapping"
-
-
-def _mapping_fix(node: Node, expected: inspect.StructType, name: str) -> str:
-    fields = sorted(expected.fields, key=lambda field: not field.required)
-    last = name.rsplit(".")[-1]
-    if any(field.encode_name == "glob" for field in fields):
-        return f"write {last}: {{glob: [{_literal(node) if isinstance(node, Scalar) and node.value else '...'}]}}"
-    if isinstance(node, Scalar) and node.value is None and not fields[0].required:
-        return f"write {last}: {{}}"
-    return f"give it fields: {', '.join(field.encode_name for field in fields)}"
-
-
-def _nouns(options: list[inspect.Type]) -> str:
-    nouns = list(dict.fromkeys(_noun(option) for option in options))
-    if "a number" in nouns and "a whole number" in nouns:
-        nouns.remove("a whole number")
-    return nouns[0] if len(nouns) == 1 else f"{', '.join(nouns[:-1])} or {nouns[-1]}"
-
-
-def _found(node: Node) -> str:
-    if isinstance(node, Mapping):
-        return "a mapping"
-    if isinstance(node, Sequence):
-        return "a list"
-    assert isinstance(node, Scalar)
-    if node.value is None:
-        return "empty"
-    kinds = {bool: "the boolean", int: "the number", float: "the number", str: "the text"}
-    return f"{kinds[type(node.value)]} {_literal(node)}"
-
-
-def _literal(node: Scalar) -> str:
-    """As the author wrote it: `1.10` is not `1.1` to whoever reads the message."""
-    if node.plain is not None and not isinstance(node.value, str):
-        return node.plain[:48]
-    return shown(node.value)
-
-
-def _scalar_fix(expected: inspect.Type, node: Node) -> str:
-    if not isinstance(node, Scalar) or node.value is None:
-        return f"write {_noun(expected)}, or remove the field"
-    text = str(node.value)
-    if isinstance(expected, inspect.BoolType):
-        word = _TRUE_WORDS.get(text.lower(), text.lower())
-        return f"write {word}" if word in ("true", "false") else "write true or false"
-    if isinstance(expected, inspect.StrType):
-        return f'quote it: "{node.plain if node.plain is not None else text}"'
-    digits = text.replace("_", "").replace(",", "")
-    if isinstance(node.value, str) and re.fullmatch(r"-?[0-9]+", digits):
-        return f"write {digits}" + (" without quotes" if node.plain is None else "")
-    if isinstance(node.value, str) and re.fullmatch(r"[0-9]+ *(ms|s|m|h)", text):
-        return f"write the time in milliseconds, without a unit: {_milliseconds(text)}"
-    return f"write {_noun(expected)}"
-
-
-def _milliseconds(text: str) -> int:
-    unit = text.lstrip("0123456789 ")
-    return int(text[: -len(unit)]) * {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}[unit]
-
-
-def _out_of_bounds(expected: Any, value: Any) -> str | None:
-    if isinstance(expected, inspect.IntType | inspect.FloatType):
-        if expected.ge is not None and value < expected.ge:
-            return f"at least {expected.ge}"
-        if expected.gt is not None and value <= expected.gt:
-            return f"more than {expected.gt}"
-        if expected.le is not None and value > expected.le:
-            return f"at most {expected.le}"
-        if expected.lt is not None and value >= expected.lt:
-            return f"less than {expected.lt}"
-    elif isinstance(expected, inspect.StrType):
-        if expected.min_length and len(value) < expected.min_length:
-            return f"at least {expected.min_length} character long"
-        if expected.max_length is not None and len(value) > expected.max_length:
-            return f"{expected.max_length} characters or fewer"
-        if expected.pattern is not None and not re.search(expected.pattern, value):
-            return _PATTERNS.get(expected.pattern, f"of the form {expected.pattern}")
-    return None
-
-
-def _example(expected: inspect.Type) -> str:
-    if isinstance(expected, inspect.UnionType):
-        expected = expected.types[0]
-    if isinstance(expected, inspect.LiteralType):
-        return f"one of {one_of(str(value) for value in expected.values)}"
-    if isinstance(expected, inspect.ListType):
-        return "[...]"
-    if isinstance(expected, inspect.StructType):
-        return "{...}" if any(field.required for field in expected.fields) else "{}"
-    if isinstance(expected, inspect.DictType):
-        return "{}"
-    return '"..."' if isinstance(expected, inspect.StrType) else _noun(expected)
+    return accepts(expected, node)
 
 
 def expanded(node: Node, expected: inspect.Type) -> Any:

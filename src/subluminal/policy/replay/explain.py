@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from subluminal.contracts.decision import PolicyRef
 from subluminal.contracts.identity import Identity
-from subluminal.policy.lint.findings import shown
 from subluminal.policy.replay.simulate import Simulation, decision_dict
+from subluminal.policy.selectors import left_out
 
 
 class Explanation(Struct, eq=False):
@@ -44,31 +44,5 @@ def explain_call(
         verdict, trace = simulation.call(server_name, tool_name, args, at_ms, risk_classes)
         simulation.settle(verdict, ok=True, latency_ms=0, at_ms=at_ms)
     explanation = Explanation(snapshot, decision_dict(verdict.decision), trace, verdict.tags)
-    if not simulation.engine.applies:
-        explanation.left_out = _left_out(snapshot["selectors"], identity)
+    explanation.left_out = left_out(snapshot["selectors"], identity)
     return explanation
-
-
-def _left_out(selectors: dict[str, Any], identity: Identity) -> str:
-    workload = identity.workload or {}
-    facts = [(field, selectors.get(field), getattr(identity, field)) for field in ("env", "agent_id", "client")]
-    for field, wanted in selectors.get("workload", {}).items():
-        facts.append((f"workload.{field}", wanted, workload.get(field)))
-    for field, wanted, actual in facts:
-        if wanted and not _selected(wanted, actual):
-            return f"selectors.{field} asks for {_words(wanted)}, and this run has {_words(actual)}"
-    return "its selectors do not match this run"
-
-
-def _selected(wanted: Any, actual: Any) -> bool:
-    if isinstance(wanted, dict):
-        return isinstance(actual, dict) and wanted.items() <= actual.items()
-    return actual in wanted
-
-
-def _words(value: Any) -> str:
-    if value is None:
-        return "none"
-    if isinstance(value, dict):
-        return ", ".join(f"{key}={item}" for key, item in sorted(value.items())) or "none"
-    return " or ".join(shown(item) for item in value) if isinstance(value, list) else shown(value)

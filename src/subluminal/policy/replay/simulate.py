@@ -28,13 +28,21 @@ class Simulation:
         self, server_name: str, tool_name: str, args: bytes, at_ms: int = 0, risk_classes: frozenset[str] = frozenset()
     ) -> tuple[Verdict, list[dict[str, Any]]]:
         """Judge one call; the trace names every rule of the policy, in order."""
-        value = parse(args)
         call = ToolCall(server_name, tool_name, args, len(args), risk_classes=risk_classes)
+        return self.judge(call, parse(args), digest(canonical_bytes(args)), at_ms)
+
+    def judge(self, call: ToolCall, value: Any, args_hash: str, at_ms: int) -> tuple[Verdict, list[dict[str, Any]]]:
+        """The same of a call whose arguments were read before; None: they are not known."""
         trace: list[dict[str, Any]] = []
-        verdict = self.stack.judge(
-            call, lambda: value, lambda: digest(canonical_bytes(args)), self.state, self.start_ms + at_ms, at_ms, trace
-        )
+        verdict = self.decide(call, value, args_hash, at_ms, trace)
         return verdict, self._with_disabled(trace)
+
+    def decide(
+        self, call: ToolCall, value: Any, args_hash: str, at_ms: int, trace: list[dict[str, Any]] | None = None
+    ) -> Verdict:
+        """The verdict alone: for calls that only have to be counted."""
+        wall_ms = self.start_ms + at_ms
+        return self.stack.judge(call, lambda: value, lambda: args_hash, self.state, wall_ms, at_ms, trace)
 
     def settle(self, verdict: Verdict, *, ok: bool, latency_ms: int, at_ms: int) -> None:
         """Say how the call ended, so that breakers hear of it."""

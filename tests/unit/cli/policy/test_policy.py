@@ -14,6 +14,7 @@ import pytest
 
 from harness import places
 from subluminal.cli.main import run
+from subluminal.cli.policy.group import COMMANDS
 from subluminal.policy.compile.bundle import compile_bundle
 
 FIXTURES = places.FIXTURES / "policies"
@@ -79,7 +80,7 @@ def test_init_for_the_user_and_on_trial(sub: Sub) -> None:
     assert written[0] == os.path.join(os.environ["SUB_HOME"], "policy.yaml")
     assert Path(os.environ["SUB_HOME"]).stat().st_mode & 0o777 == 0o700
     assert sub("init", "--dry-run", "x.yaml") == 0
-    assert sub.out.startswith("# A starter policy")
+    assert sub.out.startswith("# yaml-language-server: $schema=policy.schema.json\n# A starter policy")
     assert not Path("x.yaml").exists()
     assert sub("init", "x.json") == 2
     assert sub("init", "--user", "x.yaml") == 2
@@ -361,10 +362,11 @@ def test_fmt_formats_json(sub: Sub, own_home: Path) -> None:
     assert path.read_text() == '{\n  "b": 1,\n  "a": "é"\n}\n'
 
 
-def test_every_command_has_help_with_an_example(sub: Sub) -> None:
-    for command in ("init", "lint", "explain", "test", "diff", "compile", "fmt"):
+def test_every_command_has_help_with_an_example_and_speaks_json(sub: Sub) -> None:
+    for command in COMMANDS:
         assert sub(command, "--help") == 0
-        assert f"sub policy {command}" in sub.out
+        assert f"sub policy {command}" in sub.out[sub.out.index("Examples:") :]
+        assert "--json" in sub.out
 
 
 def test_a_policy_can_come_from_a_pipe() -> None:

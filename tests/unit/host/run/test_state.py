@@ -29,7 +29,7 @@ from subluminal.core.engine.state import (
 from subluminal.host.run import table
 from subluminal.host.run.files import remove_stale, state_path
 from subluminal.host.run.listing import kill, list_runs
-from subluminal.host.run.pages import FILE_BYTES, PAGE, SEGMENTS_AT, TABLES_AT, WORDS_AT
+from subluminal.host.run.pages import FILE_BYTES, PAGE, RINGS_AT, TABLE_ROOM, TABLES_AT, WORDS_AT
 from subluminal.host.run.state import SharedState
 
 KEY = b"k" * 16
@@ -107,7 +107,7 @@ def test_the_file_is_private_and_small(home: Path) -> None:
     status = path.stat()
     assert status.st_mode & 0o777 == 0o600
     assert status.st_size == FILE_BYTES
-    assert TABLES_AT + 2 * PAGE <= status.st_blocks * 512 < 20 * PAGE, "what every call needs, and no more"
+    assert WORDS_AT + PAGE <= status.st_blocks * 512 < 20 * PAGE, "what every call needs, and no more"
     assert (home / "run").stat().st_mode & 0o777 == 0o700
 
 
@@ -256,7 +256,7 @@ def test_whichever_byte_of_the_newest_table_is_damaged_the_one_before_it_stands(
     """What a write that was torn leaves: never half of a call."""
     path = written_run()
     whole = Path(path).read_bytes()
-    newest = TABLES_AT + PAGE  # three commits: the third is version 3, the second copy
+    newest = TABLES_AT + TABLE_ROOM  # three commits: the third is version 3, the second copy
     length = int.from_bytes(whole[newest + 4 : newest + 8], "little")
     for at in range(newest, newest + length):
         damaged = bytearray(whole)
@@ -272,9 +272,9 @@ def test_whichever_byte_of_the_newest_table_is_damaged_the_one_before_it_stands(
 def test_a_table_cut_off_at_any_byte_is_as_if_it_never_was() -> None:
     path = written_run()
     whole = Path(path).read_bytes()
-    newest = TABLES_AT + PAGE
+    newest = TABLES_AT + TABLE_ROOM
     length = int.from_bytes(whole[newest + 4 : newest + 8], "little")
-    older = whole[TABLES_AT : TABLES_AT + PAGE]
+    older = whole[TABLES_AT : TABLES_AT + TABLE_ROOM]
     for cut in range(length):
         torn = bytearray(whole)
         torn[newest : newest + length] = whole[newest : newest + cut] + older[cut:length]
@@ -295,7 +295,7 @@ DAMAGE = {
     "zeroed": lambda raw: bytes(len(raw)),
     "of 0xFF": lambda raw: b"\xff" * len(raw),
     "without its words": lambda raw: raw[:WORDS_AT] + bytes(TABLES_AT - WORDS_AT) + raw[TABLES_AT:],
-    "without its tables": lambda raw: raw[:TABLES_AT] + bytes(2 * PAGE) + raw[TABLES_AT + 2 * PAGE :],
+    "without its tables": lambda raw: raw[:TABLES_AT] + bytes(2 * TABLE_ROOM) + raw[TABLES_AT + 2 * TABLE_ROOM :],
     "of another version": lambda raw: raw[:8] + b"\x63" + raw[9:],
 }
 
@@ -340,7 +340,7 @@ def test_a_killed_run_stays_killed_when_its_damaged_file_is_replaced() -> None:
     kill("run", "OPERATOR", "Enough")
     with open(path, "r+b") as file:
         file.seek(TABLES_AT)
-        file.write(bytes(2 * PAGE))
+        file.write(bytes(2 * TABLE_ROOM))
     run = Run(compiled(BUDGET, on_error="ALLOW"), state=shared())
     assert [run.action() for _ in range(3)] == ["TERMINATE_RUN"] * 3
 
@@ -351,7 +351,7 @@ def test_a_damaged_cold_page_is_noticed_by_those_who_need_it() -> None:
         state.begin()
         state.commit([(MARK, key(number), (number, 0)) for number in range(start, start + 64)])
     with open(state.path, "r+b") as file:
-        for at in range(SEGMENTS_AT, FILE_BYTES, PAGE):
+        for at in range(RINGS_AT, FILE_BYTES, PAGE):
             file.seek(at + 20)
             file.write(b"\xff\xff")
     state.begin()
@@ -369,7 +369,7 @@ def test_random_damage_never_crashes() -> None:
     for _ in range(150):
         damaged = bytearray(whole)
         for _ in range(dice.randrange(1, 20)):
-            at = dice.choice((dice.randrange(128), dice.randrange(WORDS_AT, TABLES_AT + 2 * PAGE)))
+            at = dice.choice((dice.randrange(128), dice.randrange(WORDS_AT, TABLES_AT + 2 * TABLE_ROOM)))
             damaged[at] = dice.randrange(256)
         Path(path).write_bytes(damaged)
         state = shared()

@@ -13,6 +13,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness import places
 from subluminal.contracts.policy import Snapshot
 from subluminal.policy.compile.bundle import compile_bundle, snapshot_bytes
 
@@ -236,3 +237,29 @@ def test_all_defaults_are_stated() -> None:
     assert rules["breaker"]["effect"]["breaker"]["latency_count"] == 1
     assert rules["dedupe"]["effect"]["dedupe"]["key"] == "args_hash"
     assert rules["deny"]["effect"]["reason_code"] == "DENYLIST_MATCH"
+
+
+# As version 0.1.0 of the contracts hashed them: what a policy says without the additions is the same policy.
+RECORDED = {
+    "allow_all.yaml": "b7bbb1f728d04e13c2802a33052c9abd801cd4dcfe06a2ecdc965c0ca3c43bfc",
+    "breaker_repeat_five.yaml": "2b8abbd8eb8d009e1871c6a40291c24b748605230209d2f6468d4839aa43cf9e",
+    "budget_three_calls.yaml": "56d4df854bc665c2cc808f606c1bb884449741a48013c93c7c631249d54ba209",
+    "dedupe_writes.yaml": "3daa3ebca8a877d8a9f5491fe6a0302f8b87594c1c2b811c167de4c46b709103",
+    "deny_above_allow.yaml": "69f54b23aca2db8a9432b6362b411efbe47fafd54222b0cb3f40dbb8c2775e1d",
+    "examples/argument-guard.yaml": "0126f3e1051cf3fcb2b37362e9043ea3c2dc4574f5ffe7b3ef550a5606ae71c2",
+    "examples/prod-read-only.yaml": "f83d991f90a7980d80a3da6589bfaf9164c2c6e0401232abb45995304862ada4",
+    "examples/runaway.yaml": "3c4c070d4f07bdc8d2f9c6e97ad283ec4b361047de4b104fc9f422cfe4199eb1",
+    "observe_deny.yaml": "5d871d5d500373f75b7f132694e44aa280c4dae9887cbdf2a125834df4b6a7ca",
+    "tag_then_deny.yaml": "e0fd870a704ab7d1b6ef4a5002b7f955ef2fa00ae237858610d9af71d7543774",
+    "throttle_two.yaml": "48dd53b0a309a75fdb359c9cd851ffa4f4c73c2fb0f58790761c0f3fabd2086f",
+}
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_policy_of_the_first_version_keeps_its_hash(name: str) -> None:
+    source = (places.FIXTURES / "policies" / name).read_bytes()
+    assert compile_bundle(source, name)["policy_hash"] == RECORDED[name]
+
+
+def test_one_rule_of_each_kind_keeps_the_hash_of_the_first_version() -> None:
+    assert policy_hash(BUNDLE) == "316288e67a45db84b2541afa5522f5d7d8dd98e1c138981564661f1dc044ab96"

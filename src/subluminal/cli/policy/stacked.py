@@ -1,0 +1,64 @@
+"""The policies that `sub policy explain` puts a call to, and what they decide together."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import click
+
+from subluminal.cli.policy.source import compiled, show_findings
+from subluminal.cli.render.output import DECISION_COLOURS, note, paint
+from subluminal.contracts.errors import PolicyError
+from subluminal.contracts.identity import Identity
+from subluminal.contracts.vocabulary import ACTION_STRICTNESS, ALLOW
+from subluminal.policy.in_force import policies_in_force
+from subluminal.policy.lint.findings import InvalidPolicy
+from subluminal.reports.printable import printable
+
+
+def judging(file: str | None, identity: Identity) -> list[dict[str, Any]]:
+    """The snapshot of FILE, or of each policy in force here. One with errors ends the command."""
+    if file is not None:
+        return [compiled(file)]
+    snapshots = []
+    for one in policies_in_force(os.environ, os.getcwd(), identity):
+        if one.snapshot is None:
+            raise _broken(one.fault)
+        snapshots.append(one.snapshot)
+    return snapshots
+
+
+def _broken(fault: PolicyError | None) -> BaseException:
+    if not isinstance(fault, InvalidPolicy):
+        return fault or PolicyError("A policy in force does not load")
+    show_findings(fault.findings, sys.stderr)
+    note("This policy is in force here and does not load: every tool call is refused (POLICY_INVALID).")
+    return click.exceptions.Exit(fault.exit_code)
+
+
+def together(explanations: list[dict[str, Any]]) -> dict[str, Any]:
+    """For `--json`: the decision that stands, and what each policy says."""
+    strictest = _strictest(explanations)
+    decision = {"action": ALLOW, "rule_id": None} if strictest is None else strictest["decision"]
+    return {"decision": decision, "policies": explanations}
+
+
+def print_together(explanations: list[dict[str, Any]]) -> None:
+    strictest = _strictest(explanations)
+    if not explanations:
+        print("No policy is in force here: the call is allowed and recorded. `sub policy init` writes a policy.")
+    elif strictest is None:
+        print("No policy in force applies to this run: the call is allowed and recorded.")
+    elif len(explanations) > 1:
+        action = strictest["decision"]["action"]
+        shown = paint(action, DECISION_COLOURS.get(action), bold=True)
+        name = printable(strictest["policy"]["policy_id"])
+        by = "all allow it" if action == ALLOW else f"by {name}: of several policies, the strictest decision wins"
+        print(f"together  {shown}  {by}")
+
+
+def _strictest(explanations: list[dict[str, Any]]) -> dict[str, Any] | None:
+    applied = [one for one in explanations if one["policy"]["applies"]]
+    return max(applied, key=lambda one: ACTION_STRICTNESS[one["decision"]["action"]], default=None)

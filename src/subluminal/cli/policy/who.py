@@ -1,0 +1,57 @@
+"""Who acts, for selectors: the options that say it, and what the environment says where they are silent."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from subluminal.contracts.canonical import parse
+from subluminal.contracts.errors import CanonicalError, UsageError
+from subluminal.contracts.identity import Identity
+from subluminal.contracts.vocabulary import CLIENTS, ENVS
+from subluminal.host.identity import discover
+
+
+def identity_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        click.option("--workload", metavar="JSON", help='For selectors, for example {"repo": "acme/web"}.'),
+        click.option("--env", type=click.Choice(ENVS), help="For selectors."),
+        click.option("--client", type=click.Choice(CLIENTS), help="For selectors."),
+        click.option("--agent-id", help="Who calls, for selectors."),
+    ):
+        command = option(command)
+    return command
+
+
+def acting_here(agent_id: str | None, client: str | None, env: str | None, workload: str | None) -> Identity:
+    """As a run that is started here; what an option says stands in place of the environment's word."""
+    found = discover(dict(os.environ), "", client)
+    return Identity(
+        found.run_id,
+        agent_id or found.agent_id,
+        client or found.client,
+        env or found.env,
+        found.principal,
+        parse(json_object(workload, "--workload")) if workload else found.workload,
+    )
+
+
+def acting_as(agent_id: str | None, client: str | None, env: str | None, workload: str | None) -> Identity:
+    """As the options say, and nobody in particular where they are silent."""
+    known = parse(json_object(workload, "--workload")) if workload else None
+    return Identity("explain", agent_id or "unknown", client or "unknown", env or "unknown", None, known)
+
+
+def json_object(text: str, option: str) -> bytes:
+    raw = text.encode("utf-8", "surrogateescape")
+    try:
+        value = parse(raw)
+    except CanonicalError as error:
+        hint = f"""Quote it for the shell: {option} '{{"key": 1}}'"""
+        raise UsageError(f"{option} is not one JSON object: {error}", hint=hint) from None
+    if not isinstance(value, dict):
+        raise UsageError(f"{option} must be a JSON object", hint=f"""For example: {option} '{{"key": 1}}'""")
+    return raw
