@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from subluminal.contracts.vocabulary import MAX_LEGS
+from subluminal.contracts.vocabulary import ALLOW, BLOCK, MAX_LEGS
 from subluminal.policy.diff.change import LOOSENS, NEUTRAL, TIGHTENS, Change, worst
+from subluminal.policy.diff.presence import Side, fail_open_classes
 from subluminal.policy.diff.rules import changed_rules
 
 _NEUTRAL_FIELDS = ("policy_id", "version", "description", "owner", "created_at")
@@ -20,7 +21,7 @@ def diff_snapshots(old: dict[str, Any], new: dict[str, Any]) -> list[Change]:
     if old["policy_hash"] == new["policy_hash"]:
         return []
     changes = [*_mode(old, new), *_defaults(old["defaults"], new["defaults"]), *_selectors(old, new)]
-    changes += changed_rules(old["rules"], new["rules"])
+    changes += changed_rules(Side(old), Side(new))
     changes += [
         Change(NEUTRAL, "changed", None, field, old.get(field), new.get(field), f"{field} changes")
         for field in _NEUTRAL_FIELDS
@@ -45,20 +46,38 @@ def _mode(old: dict[str, Any], new: dict[str, Any]) -> list[Change]:
 
 def _defaults(old: dict[str, Any], new: dict[str, Any]) -> list[Change]:
     changes = []
-    for field, loose, effect in (
-        ("decision_on_error", "ALLOW", "a call that cannot be judged"),
-        ("fail_open_read_tools", True, "a read_like call that cannot be judged"),
-    ):
-        if old[field] != new[field]:
-            direction = LOOSENS if new[field] == loose else TIGHTENS
-            outcome = "is let through" if direction == LOOSENS else "is refused"
-            summary = f"{effect} {outcome}"
-            changes.append(Change(direction, "changed", None, f"defaults.{field}", old[field], new[field], summary))
+    if old["decision_on_error"] != new["decision_on_error"]:
+        direction = LOOSENS if new["decision_on_error"] == ALLOW else TIGHTENS
+        summary = f"a call that cannot be judged {_OUTCOME[direction]}"
+        place = "defaults.decision_on_error"
+        was, now = old["decision_on_error"], new["decision_on_error"]
+        changes.append(Change(direction, "changed", None, place, was, now, summary))
+    changes += _fail_open(old, new)
     before, after = old.get("max_legs", MAX_LEGS), new.get("max_legs", MAX_LEGS)
     if before != after:
         direction, words = (LOOSENS, "more") if after > before else (TIGHTENS, "fewer")
         summary = f"a call may have {words} legs"
         changes.append(Change(direction, "changed", None, "defaults.max_legs", before, after, summary))
+    return changes
+
+
+_OUTCOME = {LOOSENS: "is let through", TIGHTENS: "is refused"}
+
+
+def _fail_open(old: dict[str, Any], new: dict[str, Any]) -> list[Change]:
+    """Both fields name classes; `fail_open_read_tools` is an older word for one of them."""
+    changes = []
+    # By what they name alone: where errors are let through anyway, that is a change of its own.
+    strict = {"decision_on_error": BLOCK}
+    had, has = fail_open_classes({**old, **strict}), fail_open_classes({**new, **strict})
+    direction = NEUTRAL if had == has else TIGHTENS if has < had else LOOSENS
+    for field in ("fail_open_read_tools", "fail_open_classes"):
+        was, now = old.get(field), new.get(field)
+        if was != now:
+            words = ", ".join(sorted(has ^ had))
+            outcome = _OUTCOME.get(direction, "is judged as before")
+            summary = f"a {words} call that cannot be judged {outcome}" if words else f"{field} changes nothing"
+            changes.append(Change(direction, "changed", None, f"defaults.{field}", was, now, summary))
     return changes
 
 

@@ -1,8 +1,11 @@
-"""Which of two matches is the wider: does every call that one matches match the other as well?
+"""Which of two matches, or of two rules, is the wider: does one apply to every call to which the other applies?
 
-All answers are on the safe side: `match_covers` says yes only where it is certain, `may_overlap` says no only where it
-is. Matches are in the normal form that `normal_match` gives and snapshots hold. Both must be judged in the same sense,
-strictly or generously: an allow covers less of a deny than it seems to.
+All answers are on the safe side: "covers" only where it is certain, "no overlap" only where it is. Matches are in the
+normal form that `normal_match` gives and snapshots hold.
+
+The same words are two sets of calls. In the generous sense, in which what stops a call is judged, any reading of a
+value and any element of a list will do; in the strict sense, in which it is let through, every one must. The strict
+set lies within the generous one. A rule applies where its `match` holds and its `unless`, in the other sense, does not.
 """
 
 from __future__ import annotations
@@ -10,19 +13,17 @@ from __future__ import annotations
 from typing import Any
 
 from subluminal.contracts.policy import expand_hours
+from subluminal.policy.lint.parts import NAMES, Match
 from subluminal.policy.lint.patterns import name_covers, names_overlap, normal_globs
+from subluminal.policy.lint.predicates import exclude, follows, predicates_of
 
-Match = dict[str, Any]
-Wanted = dict[str, list[set[tuple[bool, Any]]]]
-
-# Tools first: they tell rules apart sooner.
-_NAMES = ("tool_name", "server_name")
+Rule = dict[str, Any]
 
 
 def normal_match(match: Match) -> Match:
     """Globs in normal form, hours as a sorted list of numbers; in every alternative as well."""
     normal = dict(match)
-    for field in _NAMES:
+    for field in NAMES:
         if "glob" in match.get(field, {}):
             normal[field] = {**match[field], "glob": normal_globs(match[field]["glob"])}
     if "key_glob" in match.get("args", {}):
@@ -35,63 +36,89 @@ def normal_match(match: Match) -> Match:
     return normal
 
 
-def match_covers(wide: Match, narrow: Match) -> bool:
-    if not all(name_covers(wide.get(field), narrow.get(field)) for field in _NAMES):
-        return False
-    if "risk_class" in wide and not ("risk_class" in narrow and set(narrow["risk_class"]) <= set(wide["risk_class"])):
-        return False
-    if "args" in wide and not _args_cover(wide["args"], narrow.get("args", {})):
-        return False
-    hours = wide.get("time", {}).get("utc_hours")
-    return hours is None or set(narrow.get("time", {}).get("utc_hours", range(24))) <= set(hours)
-
-
-def may_overlap(a: Match, b: Match) -> bool:
-    return all(names_overlap(a.get(field), b.get(field)) for field in _NAMES)
-
-
-def _args_cover(wide: dict[str, Any], narrow: dict[str, Any]) -> bool:
-    """Every predicate of `wide` must follow from a predicate of `narrow`."""
-    allowed = _wanted_values(narrow)
-    ranges = narrow.get("numeric_range", {})
-    if not all(
-        key in allowed or key in ranges or key in narrow.get("has_keys", []) for key in wide.get("has_keys", [])
-    ):
-        return False
-    for key, choices in _wanted_values(wide).items():
-        if not all(any(values <= wanted for values in allowed.get(key, [])) for wanted in choices):
+def match_covers(wide: Match, narrow: Match, *, generous: bool | None = None) -> bool:
+    """Both matches in the same sense; None: in either."""
+    for facts in _branches(narrow):
+        if not _follows(wide, facts, generous):
             return False
-    return all(_range_covers(limits, key, allowed, ranges) for key, limits in wide.get("numeric_range", {}).items())
+        alternatives = wide.get("any_of")
+        if alternatives and not any(_follows(alternative, facts, generous) for alternative in alternatives):
+            return False
+    return True
 
 
-def _wanted_values(args: dict[str, Any]) -> Wanted:
-    """The values that key_equals and key_in each want for a key. Not what both want: one value may be read as two."""
-    wanted = {key: [{_typed(value) for value in values}] for key, values in args.get("key_in", {}).items()}
-    for key, value in args.get("key_equals", {}).items():
-        wanted.setdefault(key, []).append({_typed(value)})
-    return wanted
-
-
-def _typed(value: Any) -> tuple[bool, Any]:
-    """`true` is not `1`, though Python says so."""
-    return isinstance(value, bool), value
-
-
-def _range_covers(limits: dict[str, Any], key: str, allowed: Wanted, ranges: dict[str, dict[str, Any]]) -> bool:
-    low, high = limits.get("min"), limits.get("max")
-    if key in ranges:
-        inner_low, inner_high = ranges[key].get("min"), ranges[key].get("max")
-        if (low is None or (inner_low is not None and inner_low >= low)) and (
-            high is None or (inner_high is not None and inner_high <= high)
-        ):
-            return True
+def may_overlap(strict: Match, generous: Match) -> bool:
+    """Whether one call may meet both, the first judged strictly and the second generously."""
     return any(
-        all(
-            not is_bool
-            and not isinstance(value, str)
-            and (low is None or value >= low)
-            and (high is None or value <= high)
-            for is_bool, value in values
-        )
-        for values in allowed.get(key, [])
+        not any(_exclude(a, b) for a in one for b in other)
+        for one in _branches(strict)
+        for other in _branches(generous)
     )
+
+
+def rule_covers(wide: Rule, narrow: Rule, kind: str) -> bool:
+    """Whether the one applies wherever the other does, both as rules of this kind.
+
+    A tag must do so in both senses: it gives a class for certain, or as a suspicion.
+    """
+    sense = {"allow": False, "tag": None}.get(kind, True)
+    if not match_covers(wide["match"], narrow["match"], generous=sense):
+        return False
+    unless = wide.get("unless")
+    if unless is None:
+        return True
+    others = None if sense is None else not sense
+    if "unless" in narrow and match_covers(narrow["unless"], unless, generous=others):
+        return True
+    return (sense is False or not may_overlap(unless, narrow["match"])) and (
+        sense is True or not may_overlap(narrow["match"], unless)
+    )
+
+
+def rules_overlap(allow: Rule, deny: Rule) -> bool:
+    """Whether one call may meet both an allow and a deny."""
+    if "unless" in allow and match_covers(allow["unless"], deny["match"], generous=True):
+        return False
+    if "unless" in deny and match_covers(deny["unless"], allow["match"], generous=False):
+        return False
+    return may_overlap(allow["match"], deny["match"])
+
+
+def _branches(match: Match) -> list[list[Match]]:
+    """The match as alternatives, each a list of what holds together."""
+    return [[match, alternative] for alternative in match["any_of"]] if match.get("any_of") else [[match]]
+
+
+def _follows(wide: Match, facts: list[Match], generous: bool | None) -> bool:
+    """Every member of `wide` must follow from a fact; `any_of` is not looked at."""
+    for field in NAMES:
+        if field in wide and not any(name_covers(wide[field], fact.get(field)) for fact in facts):
+            return False
+    if "risk_class" in wide:
+        classes = set(wide["risk_class"])
+        if not any("risk_class" in fact and set(fact["risk_class"]) <= classes for fact in facts):
+            return False
+    hours = wide.get("time", {}).get("utc_hours")
+    if hours is not None and not any(_hours(fact) <= set(hours) for fact in facts):
+        return False
+    if "args" not in wide:
+        return True
+    known = [predicate for fact in facts for predicate in predicates_of(fact.get("args", {}))]
+    return all(
+        any(follows(wanted, predicate, generous) for predicate in known) for wanted in predicates_of(wide["args"])
+    )
+
+
+def _exclude(strict: Match, generous: Match) -> bool:
+    if not all(names_overlap(strict.get(field), generous.get(field)) for field in NAMES):
+        return True
+    if _hours(strict).isdisjoint(_hours(generous)):
+        return True
+    if "args" not in strict or "args" not in generous:
+        return False
+    others = list(predicates_of(generous["args"]))
+    return any(exclude(one, other) for one in predicates_of(strict["args"]) for other in others)
+
+
+def _hours(match: Match) -> set[int]:
+    return set(match.get("time", {}).get("utc_hours", range(24)))

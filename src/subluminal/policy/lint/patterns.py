@@ -1,4 +1,4 @@
-"""Name patterns as the linter sees them: which are legal, and which cover which.
+"""Patterns of names and texts as the linter sees them: which are legal, and which cover which.
 
 Globs are those of `contracts.globs`. Regexes are RE2, so their time is linear in the name; what only a backtracking
 engine can do is refused by name.
@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 import re2
 
-from subluminal.contracts.globs import MAX_GLOB_CHARS, glob_tokens, literal_head
-from subluminal.core.engine.names import PATTERN_MEMORY, re2_options
+from subluminal.contracts.globs import MAX_GLOB_CHARS, glob_test, glob_tokens, literal_head
+from subluminal.core.engine.names import PATTERN_MEMORY, Pattern, re2_options, regex_patterns
 
 _head = lru_cache(maxsize=10_000)(literal_head)
 _tokens = lru_cache(maxsize=10_000)(glob_tokens)
+_glob_test = lru_cache(maxsize=1_000)(glob_test)
 
 _OPTIONS = re2_options(PATTERN_MEMORY)
 # About the most instructions that RE2 compiles within it: the work that a pattern costs which it refuses as too large.
@@ -117,11 +118,12 @@ def names_overlap(a: dict[str, list[str]] | None, b: dict[str, list[str]] | None
     """Whether one name may match both; True when it cannot be told."""
     if a is None or b is None or a.get("regex") or b.get("regex"):
         return True
-    return any(_globs_overlap(_tokens(x), _tokens(y)) for x in a.get("glob", []) for y in b.get("glob", []))
+    return any(globs_overlap(x, y) for x in a.get("glob", []) for y in b.get("glob", []))
 
 
-def _globs_overlap(a: list[str], b: list[str]) -> bool:
+def globs_overlap(one: str, other: str) -> bool:
     """Only the fixed text before the first and after the last star can prove that two globs have no name in common."""
+    a, b = _tokens(one), _tokens(other)
     if "*" not in a and "*" not in b and len(a) != len(b):
         return False
     return _heads_agree(a, b) and _heads_agree(a[::-1], b[::-1])
@@ -134,3 +136,18 @@ def _heads_agree(a: list[str], b: list[str]) -> bool:
         if len(x) == len(y) == 1 and "?" not in (x, y) and x != y:
             return False
     return True
+
+
+def text_matches(field: str, wanted: list[str], text: str) -> bool | None:
+    """Whether a text meets `key_glob`, `key_regex` or `key_contains`; None if a pattern is not legal."""
+    if field == "key_contains":
+        return any(part in text for part in wanted)
+    if field == "key_glob":
+        return any(_glob_test(glob)(text) for glob in wanted)
+    tests = [_regex_tests(regex) for regex in wanted]
+    return None if None in tests else any(pattern.test(text) for test in tests for pattern in test or ())
+
+
+@lru_cache(maxsize=1_000)
+def _regex_tests(regex: str) -> list[Pattern] | None:
+    return None if compiled_regex(regex).fault else regex_patterns(regex)

@@ -6,34 +6,40 @@ cannot mean what it says; a warning is one that probably does not.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from subluminal.contracts.vocabulary import ANNOTATED_CLASSES, RISK_CLASSES
 from subluminal.policy.document.tree import Mapping, Node, Scalar, Sequence
 from subluminal.policy.lint.effects import EFFECTS, check_fail_open, check_overrides
 from subluminal.policy.lint.findings import MAX_FINDINGS, Finding, nearest, shown
-from subluminal.policy.lint.names import check_names
+from subluminal.policy.lint.matches import check_matches
+from subluminal.policy.lint.names import check_patterns
+from subluminal.policy.lint.parts import parts_of
 from subluminal.policy.lint.readings import note_readings
-from subluminal.policy.lint.reporter import Linter
+from subluminal.policy.lint.reporter import Linter, Path
 from subluminal.policy.lint.unreachable import find_unreachable
 
 
 def lint(rules: dict[int, dict[str, Any]], root: Node, filename: str, *, advise: bool) -> list[Finding]:
     """`rules` by their place in the document; those without the right shape are left out, the others still judged.
 
-    Without `advise`, comparisons between rules that can only give warnings are left out.
+    Without `advise`, comparisons between rules that can only give warnings are left out. Matches with more patterns
+    than are looked at are not compared at all: that would cost what the bound is there to save.
     """
     linter = Linter(filename, root)
     _duplicate_ids(root, linter)
-    check_names(rules, linter)
+    comparable = check_patterns(rules, linter)
     for index, rule in rules.items():
         linter.base, linter.rule_id = ("rules", index), rule["rule_id"]
-        _check_args(rule["match"].get("args", {}), linter)
+        if comparable:
+            check_matches(rule, linter, advise=advise)
         effect_check = EFFECTS.get(rule["kind"])
         if effect_check:
             effect_check(rule["effect"][rule["kind"]], linter)
-    if advise:
+    if advise and comparable:
         find_unreachable(rules, linter)
+    if advise:
         _unknown_risk_classes(rules, linter)
         note_readings(rules, linter)
         _classes_of_servers(rules, linter)
@@ -56,22 +62,11 @@ def _duplicate_ids(root: Node, linter: Linter) -> None:
         first.setdefault(node.value, node.line)
 
 
-def _check_args(args: dict[str, Any], linter: Linter) -> None:
-    for key, bounds in args.get("numeric_range", {}).items():
-        where = ("match", "args", "numeric_range", key)
-        low, high = bounds.get("min"), bounds.get("max")
-        if low is None and high is None:
-            linter.error(where, "empty-range", f"numeric_range.{key} has neither min nor max", "add min, max or both")
-        elif low is not None and high is not None and low > high:
-            message = f"numeric_range.{key} has min {low} above max {high}"
-            linter.error(where, "empty-range", message, "swap min and max")
-    for key, values in args.get("key_in", {}).items():
-        where = ("match", "args", "key_in", key)
-        if not values:
-            linter.error(where, "never-matches", f"key_in.{key} lists no value", "add a value or remove the key")
-        elif key in args.get("key_equals", {}) and args["key_equals"][key] not in values:
-            message = f"key_equals.{key} is not among key_in.{key}"
-            linter.warn(where, "never-matches", message, "keep one of the two predicates")
+def _asked(rule: dict[str, Any]) -> Iterator[tuple[Path, str]]:
+    """Every risk class that a rule asks for, with its place."""
+    for part in parts_of(rule):
+        for position, word in enumerate(part.match.get("risk_class", [])):
+            yield (*part.place, "risk_class", position), word
 
 
 def _unknown_risk_classes(rules: dict[int, dict[str, Any]], linter: Linter) -> None:
@@ -79,12 +74,12 @@ def _unknown_risk_classes(rules: dict[int, dict[str, Any]], linter: Linter) -> N
     known = set(RISK_CLASSES)
     for index, rule in rules.items():
         linter.base, linter.rule_id = ("rules", index), rule["rule_id"]
-        for position, word in enumerate(rule["match"].get("risk_class", [])):
+        for place, word in _asked(rule):
             if word not in known:
                 near = nearest(word, sorted(known)[:100]) if len(linter.findings) < MAX_FINDINGS else None
                 fix = f"did you mean {shown(near)}?" if near else "add a tag rule above that sets it"
                 message = f"no tag rule above adds the risk class {shown(word)}"
-                linter.warn(("match", "risk_class", position), "unknown-risk-class", message, fix)
+                linter.warn(place, "unknown-risk-class", message, fix)
         if rule["kind"] == "tag" and rule["enabled"]:
             known |= set(rule["effect"]["tag"]["add_risk_class"])
 
@@ -94,10 +89,10 @@ def _classes_of_servers(rules: dict[int, dict[str, Any]], linter: Linter) -> Non
     tagged: set[str] = set()
     for index, rule in rules.items():
         linter.base, linter.rule_id = ("rules", index), rule["rule_id"]
-        for position, word in enumerate(rule["match"].get("risk_class", [])):
+        for place, word in _asked(rule):
             if word in ANNOTATED_CLASSES and word not in tagged:
                 message = f"no tag rule above gives the risk class {shown(word)}: it rests on the server's own word"
                 fix = f"add a tag rule above that names the tools and adds {word}"
-                linter.note(("match", "risk_class", position), "servers-word", message, fix)
+                linter.note(place, "servers-word", message, fix)
         if rule["kind"] == "tag" and rule["enabled"]:
             tagged |= set(rule["effect"]["tag"]["add_risk_class"])

@@ -5,8 +5,9 @@ buckets, breakers and dedupe windows fill up as they would have; how a call ende
 ended. Four things the record cannot tell are never guessed:
 
 - the arguments, where the preview is cut or masked: a preview counts only if it hashes to the recorded `args_hash`.
-  Otherwise a rule with predicates on arguments is *unknown*, and so is the call, unless a rule before it settles it;
-- where a path led then, on that machine: a call that a rule with `path_within` decides is unknown;
+  Otherwise a rule that looks at them (in its match, an alternative, its `unless`, its cost or its key) is *unknown*,
+  and so is the call, unless a rule before it settles it;
+- where a path led on the machine of the run, if that cannot be told here: the call is unknown;
 - which of the recorded risk classes came from the server and which from the policy then in force, where that policy is
   not known: if the new policy's rules depend on it, the call is unknown;
 - how a call would have ended that was refused then and would be let through now: it feeds no breaker.
@@ -17,7 +18,7 @@ An unknown call leaves the state as if it had gone the way it went.
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -40,15 +41,27 @@ from subluminal.core.engine.bundle import Engine
 from subluminal.core.engine.matchers import selectors_match
 from subluminal.core.engine.stack import Stack, Verdict
 from subluminal.core.engine.state import LocalState
+from subluminal.policy.replay.sight import asks_for, looks_at_args
 
 if TYPE_CHECKING:
     from subluminal.core.engine.state import Op
 
 MAX_EXAMPLES = 3
 _UNKNOWN_CODES = (UNINSPECTED_ARGS, EVALUATION_ERROR)
-_NO_ARGUMENTS = ("ARGUMENTS", "The recorded preview does not hold the whole arguments.")
-_NO_PLACES = ("PLACES", "It is not known where the path led when the call was made.")
+_UNKNOWN = {
+    "ARGUMENTS": "The recorded preview does not hold the whole arguments.",
+    "PATH": "Where the path led cannot be told here.",
+    "RISK_CLASS": "It is not known who gave the recorded risk classes.",
+}
 _MAX_TOOLS = 4_096
+
+
+class _Needs(NamedTuple):
+    """`args`: they look at arguments. `risk`: they hang on uncertain risk classes. `more`: on paths or sizes."""
+
+    args: bool
+    risk: bool
+    more: bool
 
 
 class Group(Struct, eq=False):
@@ -137,8 +150,10 @@ class Backtest:
         self._real = _stack(snapshot, snapshot.get("defaults") or {})
         self._closed = _stack(snapshot, {"decision_on_error": "BLOCK"})
         self._open = _stack(snapshot, {"decision_on_error": "ALLOW"})
-        self._asks_places = _names("path_within", snapshot["rules"])
-        self._needs: dict[tuple[str, str, frozenset[str], frozenset[str]], tuple[bool, bool]] = {}
+        self._looking = {rule["rule_id"] for rule in snapshot["rules"] if looks_at_args(rule)}
+        self._path_rules = {rule["rule_id"] for rule in snapshot["rules"] if asks_for("path_within", rule)}
+        self._sized = {rule["rule_id"] for rule in snapshot["rules"] if asks_for("bytes", rule)}
+        self._needs: dict[tuple[str, str, frozenset[str], frozenset[str]], _Needs] = {}
 
     @property
     def new_blocks(self) -> int:
@@ -175,34 +190,37 @@ class Backtest:
             sure = frozenset() if run.policy_tags is None else risk - run.policy_tags
         call = ToolCall(recorded.server_name, recorded.tool_name, None, recorded.bytes_in, risk_classes=sure)
         call.ambiguous, call.continues = recorded.ambiguous, recorded.continues
-        needs_args, needs_risk = self._needs_of(call, risk, sure)
-        value: Any = None
-        unknown = False
-        if needs_args and recorded.args_hash:
-            value = _arguments(recorded)
-            unknown = value is None
-        stack = self._real
-        if needs_risk:
+        needs = self._needs_of(call, risk, sure)
+        value = _arguments(recorded) if needs.args and recorded.args_hash else None
+        unseen = needs.args and bool(recorded.args_hash) and value is None
+        stack = self._closed if unseen else self._real
+        if needs.risk:
             call.risk_classes = risk
-        if (unknown or (needs_args and self._asks_places)) and recorded.ambiguous is None:
+        unknown = None
+        if (unseen or needs.more) and recorded.ambiguous is None:
             trial = self._closed.judge(call, lambda: value, lambda: recorded.args_hash, _Trial(state), now, now)
-            lacking, spoken = unknown, _spoken(trial.decision)
-            unknown = spoken.reason_code in (_UNKNOWN_CODES if lacking else (UNJUDGED_ARGS,))
-            if lacking or unknown:
-                stack = self._open if unknown and recorded.action == ALLOW else self._closed
-            if unknown:
-                code, text = _NO_ARGUMENTS if lacking else _NO_PLACES
-                self.unknown.at(spoken.rule_id, "UNKNOWN", code).add(run, recorded, text)
+            spoken = _spoken(trial.decision)
+            unknown = self._why_unknown(spoken, recorded, unseen)
+            if unknown is not None:
+                stack = self._open if recorded.action == ALLOW else self._closed
+                self.unknown.at(spoken.rule_id, "UNKNOWN", unknown).add(run, recorded, _UNKNOWN[unknown])
         verdict = stack.judge(call, lambda: value, lambda: recorded.args_hash, state, now, now)
-        if needs_risk and not unknown:
-            message = "It is not known who gave the recorded risk classes."
-            self.unknown.at(None, "UNKNOWN", "RISK_CLASS").add(run, recorded, message)
-        elif not unknown:
+        if needs.risk and unknown is None:
+            self.unknown.at(None, "UNKNOWN", "RISK_CLASS").add(run, recorded, _UNKNOWN["RISK_CLASS"])
+        elif unknown is None:
             self._compare(run, recorded, verdict.decision)
         return verdict
 
-    def _needs_of(self, call: ToolCall, risk: frozenset[str], sure: frozenset[str]) -> tuple[bool, bool]:
-        """Whether the rules for this tool look at arguments, and whether they hang on uncertain risk classes."""
+    def _why_unknown(self, spoken: Decision, recorded: RecordedCall, unseen: bool) -> str | None:
+        """What cannot be judged here was perhaps judged there: it is no refusal, and no permission."""
+        if unseen and spoken.reason_code in _UNKNOWN_CODES:
+            return "ARGUMENTS"
+        if spoken.reason_code == UNINSPECTED_ARGS and recorded.args_hash:
+            return "ARGUMENTS"  # their exact size
+        return "PATH" if spoken.reason_code == UNJUDGED_ARGS and spoken.rule_id in self._path_rules else None
+
+    def _needs_of(self, call: ToolCall, risk: frozenset[str], sure: frozenset[str]) -> _Needs:
+        """What the rules for this tool must see."""
         key = (call.server_name, call.tool_name, risk, sure)
         known = self._needs.get(key)
         if known is None:
@@ -217,7 +235,8 @@ class Backtest:
                     (step.rule, step.check_risk) for step in plain.steps
                 ] or others.access is not plain.access
                 steps = [*steps, *others.steps]
-            known = any(step.rule.args is not None for step in steps), needs_risk
+            named = {step.rule.rule_id for step in steps}
+            known = _Needs(bool(named & self._looking), needs_risk, bool(named & (self._path_rules | self._sized)))
             if len(self._needs) < _MAX_TOOLS:
                 self._needs[key] = known
         return known

@@ -55,8 +55,20 @@ def base() -> Bundle:
                 on_trip="TERMINATE_RUN",
             ),
             rule("dedupe", "dedupe", scope="tool", window_ms=100, on_duplicate="BLOCK"),
+            rule("hourly", "budget", scope="server", limit_cost_units=9, on_exceed="BLOCK", **HOURLY),
+            {**rule("but", "deny", tools("put*")), "unless": tools("put_own*")},
+            {**rule("open", "allow", tools("ls*")), "unless": {"risk_class": ["write_like"]}},
+            rule("either", "deny", {"any_of": [tools("x"), {"args": {"path_within": {"p": ["/etc"]}}}]}),
         ],
     }
+
+
+HOURLY: dict[str, Any] = {
+    "window_ms": 3_600_000,
+    "cost_units_per_call": 2,
+    "cost_units_by_tool": {"search*": 5, "get": 3},
+    "cost_units_from": {"arg": "limit", "per": 100},
+}
 
 
 def compiled(bundle: Bundle) -> dict[str, Any]:
@@ -112,6 +124,10 @@ def move(rule_id: str, index: int) -> Edit:
     return edit
 
 
+def within(directory: str) -> dict[str, Any]:
+    return {"args": {"path_within": {"p": [directory]}}}
+
+
 LOOSENING: dict[str, Edit] = {
     "mode to observe": put_top(mode="observe"),
     "errors let through": put_top(defaults={"decision_on_error": "ALLOW"}),
@@ -159,6 +175,25 @@ LOOSENING: dict[str, Edit] = {
     "more slow calls": put("breaker", "latency_count", 3),
     "no run ended": put("breaker", "on_trip", "BLOCK"),
     "shorter dedupe window": put("dedupe", "window_ms", 99),
+    "budget that refills": put("budget", "window_ms", 3_600_000),
+    "shorter window of a budget": put("hourly", "window_ms", 60_000),
+    "cheaper tool": put("hourly", "cost_units_by_tool", {"search*": 4, "get": 3}),
+    "tool at the price of a call": put("hourly", "cost_units_by_tool", {"get": 3}),
+    "price list gone": put("hourly", "cost_units_by_tool", None),
+    "argument costs nothing": put("hourly", "cost_units_from", None),
+    "argument costs less": put("hourly", "cost_units_from", {"arg": "limit", "per": 200}),
+    "server to server and tool": put("hourly", "scope", "server_tool"),
+    "run to server": put("rate", "scope", "server"),
+    "classes let through on errors": put_top(defaults={"decision_on_error": "BLOCK", "fail_open_classes": ["x"]}),
+    "dedupe overridden": put("allow-git", "override", ["dedupe"]),
+    "new allow overrides dedupe": lambda b: b["rules"].append(rule("new", "allow", tools("n"), override=["dedupe"])),
+    "unless added": put_rule("deny", unless=tools("rm_x")),
+    "unless wider": put_rule("but", unless=tools("put*own*", "put_own*")),
+    "unless with one more alternative": put_rule("but", unless={"any_of": [tools("put_own*"), tools("put_my*")]}),
+    "unless of a budget": put_rule("budget", unless=tools("x")),
+    "one alternative less": put_rule("either", match={"any_of": [tools("x")]}),
+    "alternatives no longer all": put_rule("deny", match={**tools("rm*", "del*"), "any_of": [tools("rm*")]}),
+    "smaller directory": put_rule("either", match={"any_of": [tools("x"), within("/etc/ssl")]}),
 }
 
 
@@ -247,3 +282,88 @@ def test_the_most_serious_change_comes_first() -> None:
         drop("deny")(bundle)
 
     assert [severity for severity, _, _, _ in changes(edit)] == ["critical", "info"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "direction"),
+    [
+        (None, ["a"], "tightens"),
+        (["a"], None, "loosens"),
+        (["a", "b"], ["a"], "tightens"),
+        (["a"], ["a", "b"], "loosens"),
+        (["a"], ["b"], "loosens"),
+    ],
+)
+def test_the_fewer_arguments_are_compared_the_more_calls_are_duplicates(
+    old: list[str] | None, new: list[str] | None, direction: str
+) -> None:
+    snapshots = [compiled(base()), compiled({**base(), "version": "2"})]
+    for snapshot, key_args in zip(snapshots, (old, new), strict=True):
+        dedupe = at(snapshot, "dedupe")["effect"]["dedupe"]
+        dedupe.update({"key": "args_hash"} if key_args is None else {"key": "custom", "key_args": key_args})
+    found = [c for c in diff_snapshots(*snapshots) if c.rule_id == "dedupe"]
+    assert {change.direction for change in found} == {direction}
+
+
+@pytest.mark.parametrize("scopes", [("server", "tool"), ("agent", "principal")])
+def test_scopes_that_hold_different_calls_together_loosen_either_way(scopes: tuple[str, str]) -> None:
+    for old, new in (scopes, scopes[::-1]):
+        before, after = base(), base()
+        put("hourly", "scope", old)(before)
+        put("hourly", "scope", new)(after)
+        (change,) = diff_snapshots(compiled(before), compiled(after))
+        assert (change.severity, change.path) == ("critical", "effect.budget.scope")
+
+
+def test_an_allow_that_matches_other_calls_than_before_loosens_where_it_stands_above_a_deny() -> None:
+    assert changes(put_rule("allow-git", match=tools("git_pu*")))[0][:2] == ("info", "tightens")
+    assert changes(put_rule("allow-git", match=tools("g*_push")))[0][:2] == ("critical", "loosens")
+
+
+def test_a_tag_that_an_allow_and_a_deny_ask_for_loosens_when_it_comes_and_when_it_goes() -> None:
+    def with_allow(bundle: Bundle) -> None:
+        bundle["rules"].insert(1, rule("allow-writes", "allow", {"risk_class": ["write_like"], **tools("rm_x")}))
+
+    before = base()
+    with_allow(before)
+    after = copy.deepcopy(before)
+    drop("tag")(after)
+    for old, new in ((before, after), (after, before)):
+        (change,) = diff_snapshots(compiled(old), compiled(new))
+        assert (change.rule_id, change.direction) == ("tag", "loosens")
+
+
+def test_the_unless_of_an_allow_goes_the_other_way() -> None:
+    allow = rule("allow", "allow", tools("git*"))
+    excepted = {**allow, "unless": tools("git_push")}
+    deny = rule("deny", "deny", tools("git_push", "git_rm"))
+    with_unless, without = (compiled({**base(), "rules": [first, deny]}) for first in (excepted, allow))
+    (added,), (removed,) = diff_snapshots(without, with_unless), diff_snapshots(with_unless, without)
+    assert (added.path, added.direction) == ("unless", "tightens")
+    assert (removed.path, removed.direction) == ("unless", "loosens")
+    assert removed.summary == "unless removed: the allow rule applies to more calls"
+
+
+def test_a_class_in_an_unless_works_the_other_way_round() -> None:
+    tag = rule("tag", "tag", tools("w*"), add_risk_class=["safe"])
+    deny = {**rule("deny", "deny"), "unless": {"risk_class": ["safe"]}}
+    (change,) = diff_snapshots(compiled({**base(), "rules": [deny]}), compiled({**base(), "rules": [tag, deny]}))
+    assert (change.rule_id, change.direction) == ("tag", "loosens")
+
+
+def test_a_tag_for_a_class_that_fails_open_loosens() -> None:
+    tag = rule("tag", "tag", tools("w*"), add_risk_class=["safe"])
+    opens = {**base(), "defaults": {"decision_on_error": "BLOCK", "fail_open_classes": ["safe"]}}
+    (change,) = diff_snapshots(compiled({**opens, "rules": []}), compiled({**opens, "rules": [tag]}))
+    assert (change.rule_id, change.direction) == ("tag", "loosens")
+
+
+def test_the_older_word_for_a_class_that_fails_open_is_no_difference() -> None:
+    old = {**base(), "defaults": {"decision_on_error": "BLOCK", "fail_open_read_tools": True}}
+    new = {**base(), "defaults": {"decision_on_error": "BLOCK", "fail_open_classes": ["read_like"]}}
+    assert {change.direction for change in diff_snapshots(compiled(old), compiled(new))} == {"neutral"}
+
+
+def test_an_unless_that_touches_no_call_of_the_rule_changes_nothing() -> None:
+    (change,) = changes(put_rule("deny", unless=tools("git_*")))
+    assert change == ("info", "neutral", "deny", "unless")

@@ -76,6 +76,47 @@ def test_the_search_finds_what_a_comparison_of_all_pairs_would(
     assert unreachable(*others, rule("upper", "allow", upper), rule("lower", "deny", lower)) == ["lower"] * hidden
 
 
+def on_args(**args: Any) -> dict[str, Any]:
+    return {"args": args}
+
+
+@pytest.mark.parametrize(
+    ("upper", "lower", "hidden"),
+    [
+        ({"unless": tools("x")}, {}, False),
+        ({"unless": tools("x")}, {"match": tools("y*")}, True),
+        ({"unless": tools("x")}, {"unless": tools("x*")}, True),
+        ({"unless": tools("x*")}, {"unless": tools("x")}, False),
+        ({}, {"unless": tools("x")}, True),
+        ({"match": {"any_of": [tools("x"), tools("y*")]}}, {"match": tools("yz")}, True),
+        ({"match": {"any_of": [tools("x"), tools("y*")]}}, {"match": {"any_of": [tools("ya"), tools("x")]}}, True),
+        ({"match": {"any_of": [tools("x"), tools("y*")]}}, {"match": {"any_of": [tools("ya"), tools("z")]}}, False),
+        ({"match": tools("y*")}, {"match": {"any_of": [tools("ya"), tools("yb")]}}, True),
+        ({"match": tools("a*")}, {"match": {**tools("a?"), "any_of": [tools("*b"), tools("*c")]}}, True),
+        (
+            {"match": on_args(path_within={"p": ["~/work"]})},
+            {"match": on_args(path_within={"p": ["~/work/a"]})},
+            True,
+        ),
+        ({"match": on_args(host_in={"u": ["*.a.org"]})}, {"match": on_args(host_in={"u": ["b.a.org"]})}, True),
+        ({"match": on_args(host_in={"u": ["*.a.org"]})}, {"match": on_args(host_in={"u": ["a.org"]})}, False),
+    ],
+)
+@pytest.mark.parametrize("kind", ["allow", "deny"])
+def test_alternatives_and_exceptions_count_in_what_hides_a_rule(
+    kind: str, upper: dict[str, Any], lower: dict[str, Any], hidden: bool
+) -> None:
+    rules = [{**rule(name, kind), **members} for name, members in (("upper", upper), ("lower", lower))]
+    assert unreachable(*rules) == ["lower"] * hidden
+
+
+def test_a_deny_whose_exception_an_allow_repeats_acts_on_readings_only() -> None:
+    sure = {"unless": {"args": {"key_equals": {"force": True}}}}
+    source = bundle({**rule("allow", "allow"), **sure}, {**rule("deny", "deny"), **sure})
+    (found,) = [f for f in load_bundle(source, "p.json").findings if f.code == "unreachable"]
+    assert found.message.startswith("this deny takes effect only on values that servers read so")
+
+
 def test_a_shadowed_rule_does_not_keep_a_policy_from_compiling() -> None:
     source = bundle(rule("allow", "allow"), rule("deny", "deny"))
     assert unreachable(rule("allow", "allow"), rule("deny", "deny")) == ["deny"]

@@ -6,10 +6,15 @@ import hashlib
 import json
 from typing import Any
 
+import pytest
+
 from harness.engine import compiled, rule, tools
+from harness.matching import knows_exceptions
 from subluminal.contracts.history import RecordedCall, RecordedRun
 from subluminal.contracts.identity import Identity
+from subluminal.core.engine.stack import Engine, Stack
 from subluminal.policy.replay.backtest import Backtest
+from subluminal.policy.replay.sight import looks_at_args
 
 
 class History:
@@ -190,3 +195,47 @@ def test_a_clock_that_was_set_back_does_not_turn_time_round() -> None:
     policy = compiled(rule("d", "dedupe", tools("*"), scope="tool", window_ms=5_000, on_duplicate="BLOCK"))
     backtest = History().call().call(after_ms=-3_600_000).under(policy)
     assert backtest.new_blocks == 1
+
+
+UNSEEN = {"args_preview": None, "args_hash": "b" * 64}
+
+
+def test_a_rule_that_looks_at_arguments_anywhere_is_unknown_without_them() -> None:
+    has = {"args": {"has_keys": ["token"]}}
+    matches = {
+        "unless": {**rule("r", "deny", tools("*")), "unless": has},
+        "any_of": rule("r", "deny", {"any_of": [has, {"args": {"path_within": {"p": ["/etc"]}}}]}),
+    }
+    for place, looking in matches.items():
+        assert looks_at_args(looking), place
+    priced = {"scope": "run", "limit_cost_units": 1, "on_exceed": "BLOCK", "cost_units_from": {"arg": "n", "per": 1}}
+    keyed = {"scope": "run", "window_ms": 1, "on_duplicate": "BLOCK", "key": "custom", "key_args": ["a"]}
+    assert looks_at_args(rule("r", "budget", **priced))
+    assert looks_at_args(rule("r", "dedupe", **keyed))
+    assert not looks_at_args(rule("r", "deny", {"args": {"bytes": {"min": 1}}, **tools("x")}))
+    assert not looks_at_args(rule("r", "dedupe", scope="run", window_ms=1, on_duplicate="BLOCK", key="args_hash"))
+
+
+@pytest.mark.skipif(not knows_exceptions(), reason="the engine does not know the language of 0.2 yet")
+def test_an_exception_that_looks_at_unseen_arguments_leaves_the_call_unknown() -> None:
+    excepted = {**rule("r", "deny", tools("write")), "unless": {"args": {"has_keys": ["token"]}}}
+    history = (
+        History().call("write", **UNSEEN).call("read", **UNSEEN).call("write", {"token": 1}).call("write", {"a": 1})
+    )
+    backtest = history.under(compiled(excepted))
+    assert (backtest.unknown.count(), backtest.still_allowed, backtest.new_blocks) == (1, 2, 1)
+    assert backtest.unknown.ordered()[0].as_dict()["reason_code"] == "ARGUMENTS"
+
+
+@pytest.mark.skipif(not knows_exceptions(), reason="the engine does not know the language of 0.2 yet")
+def test_a_path_whose_place_cannot_be_told_is_unknown_and_no_new_block() -> None:
+    policy = compiled(rule("r", "deny", {"args": {"path_within": {"p": ["/etc"]}}}))
+    backtest = Backtest(policy)
+    backtest._real, backtest._closed, backtest._open = (
+        Stack([Engine({**policy, "defaults": defaults}, Identity("backtest"))])
+        for defaults in (policy["defaults"], {"decision_on_error": "BLOCK"}, {"decision_on_error": "ALLOW"})
+    )
+    history = History().call("write", {"p": "/etc/hosts"}).call("write", {"q": 1})
+    backtest.replay(RecordedRun(history.identity, history.calls, frozenset()))
+    assert (backtest.unknown.count(), backtest.still_allowed, backtest.new_blocks) == (1, 1, 0)
+    assert backtest.unknown.ordered()[0].as_dict()["reason_code"] == "PATH"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness import places
+from harness.matching import knows_exceptions
 from subluminal.cli.policy.report import as_junit
 from subluminal.contracts.identity import Identity
 from subluminal.policy.compile.bundle import compile_bundle
@@ -202,3 +203,29 @@ def test_a_policy_for_others_says_so() -> None:
     assert explanation.left_out == 'selectors.env asks for "ci", and this run has "dev"'
     assert explanation.as_dict()["policy"]["applies"] is False
     assert explanation.decision["action"] == "ALLOW"
+
+
+EXCEPTED = """policy_id: p
+version: "1"
+mode: guardrails
+defaults: {decision_on_error: BLOCK}
+selectors: {}
+rules:
+  - rule_id: notes
+    kind: deny
+    match: {any_of: [{tool_name: {glob: ["w*"]}}, {args: {key_contains: {text: [secret]}}}]}
+    unless: {args: {key_glob: {path: ["*.md"]}}}
+    effect: {action: BLOCK}
+"""
+
+
+@pytest.mark.skipif(not knows_exceptions(), reason="the engine does not know the language of 0.2 yet")
+def test_a_rule_is_covered_by_a_call_to_which_it_applies_and_not_by_one_it_excepts(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(EXCEPTED)
+    excepted = "{server_name: s, tool_name: write, args: {path: a.md}, expect: ALLOW}"
+    refused = "{server_name: s, tool_name: say, args: {text: a secret}, expect: {action: BLOCK, rule_id: notes}}"
+    for calls, covered in ((excepted, False), (f"{excepted}, {refused}", True)):
+        (tmp_path / "p.test.yaml").write_text(f"tests:\n  - {{name: x, calls: [{calls}]}}\n")
+        result = run_file(str(tmp_path / "p.test.yaml"))
+        assert failures(result) == [None]
+        assert result.covered == {"notes": covered}

@@ -1,0 +1,35 @@
+"""Patterns of `host_in`: which covers which, by their words alone."""
+
+from __future__ import annotations
+
+import ipaddress
+
+# The words of the language, and addresses that are certainly meant by them.
+_NETWORKS = {
+    "private": [ipaddress.ip_network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")],
+    "loopback": [ipaddress.ip_network(text) for text in ("127.0.0.0/8", "::1/128")],
+}
+
+
+def host_covers(wide: str, narrow: str) -> bool:
+    wide, narrow = _normal(wide), _normal(narrow)
+    if wide in (narrow, "*"):
+        return True
+    if wide in _NETWORKS:
+        address = _address(narrow)
+        return address is not None and any(address in network for network in _NETWORKS[wide])
+    if wide.startswith("*.") and "*" not in wide[1:]:
+        # Names below it; neither the name itself nor a word.
+        return narrow.endswith(wide[1:]) and len(narrow) > len(wide) - 1 and not narrow.startswith(".")
+    return False
+
+
+def _normal(pattern: str) -> str:
+    return pattern.lower().removesuffix(".")
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return None
