@@ -16,7 +16,7 @@ from harness.fake_server import fake_server
 from harness.shim import Shim
 from harness.waiting import wait_for
 from subluminal.contracts.vocabulary import MAX_INSPECT_BYTES
-from subluminal.policy.edit.starter import starter_files
+from subluminal.policy.edit.template import STARTER, template_files
 
 A, B, R, T, X = "ALLOW", "BLOCK", "REJECT_WITH_HINT", "THROTTLE", "TERMINATE_RUN"
 HOUR = 3_600_000
@@ -215,7 +215,7 @@ _IDS = itertools.count()
 @pytest.mark.contract("BUF-004")
 def test_under_the_starter_a_large_write_passes_and_is_known_by_its_arguments(tmp_path: Path) -> None:
     starter = tmp_path / "policy.yaml"
-    starter.write_bytes(starter_files(str(starter))[str(starter)])
+    starter.write_bytes(template_files(STARTER, str(starter))[str(starter)])
     setup = shim(tmp_path, starter)
     with setup.start() as agent:
         agent.initialize()
@@ -235,7 +235,7 @@ def test_under_the_starter_a_large_write_passes_and_is_known_by_its_arguments(tm
 @pytest.mark.contract("POL-006")
 def test_under_the_starter_the_same_large_creation_is_a_duplicate(tmp_path: Path) -> None:
     starter = tmp_path / "policy.yaml"
-    starter.write_bytes(starter_files(str(starter))[str(starter)])
+    starter.write_bytes(template_files(STARTER, str(starter))[str(starter)])
     setup = shim(tmp_path, starter)
     with setup.start() as agent:
         agent.initialize()

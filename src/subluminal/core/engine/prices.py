@@ -10,6 +10,7 @@ from subluminal.contracts.globs import glob_test, is_glob, literal_head
 from subluminal.contracts.vocabulary import UNJUDGED_ARGS
 from subluminal.core.engine.faults import Unavailable
 from subluminal.core.engine.state import MAX_INTEGER
+from subluminal.core.engine.where import MAX_ELEMENTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
     from subluminal.core.engine.rules import Judgement
 
-# Elements of a list that are added up.
-MAX_ELEMENTS = 1_000
 # Beyond what any limit and any `per` make a difference to.
 _ENDLESS = 2.0**120
 

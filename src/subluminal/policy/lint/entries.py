@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 
+from subluminal.contracts.globs import glob_fault
+from subluminal.core.engine.hosts import pattern_fault
+from subluminal.core.engine.paths import entry_fault
+from subluminal.core.engine.shell.findings import WRITES
 from subluminal.policy.lint.directories import is_everything, leaves_root
 from subluminal.policy.lint.findings import shown
 from subluminal.policy.lint.parts import Part, Place
@@ -42,6 +46,8 @@ def _check_directory(entry: str, where: Place, linter: Linter) -> None:
         linter.warn(where, "bad-path", message, "write where it leads, from / or ~")
     elif is_everything(entry):
         linter.warn(where, "matches-all", "every path lies within /", "name the directories that are meant")
+    elif fault := entry_fault(entry):
+        linter.error(where, "bad-path", f"{shown(entry)} {fault}", "write a directory, from / or ~ or the repository")
 
 
 def _check_host(pattern: str, where: Place, linter: Linter) -> None:
@@ -56,6 +62,8 @@ def _check_host(pattern: str, where: Place, linter: Linter) -> None:
         linter.error(where, "bad-host", f"{shown(pattern)} has capital letters; hosts are compared in lower case", fix)
     elif pattern.strip("*.") == "":
         linter.warn(where, "matches-all", f"{shown(pattern)} matches every host", "use has_keys if that is meant")
+    elif fault := pattern_fault(pattern):
+        linter.error(where, "bad-host", f"{shown(pattern)} {fault}", fix)
 
 
 def _is_network(pattern: str) -> bool:
@@ -83,6 +91,8 @@ def _check_program(program: str, where: Place, linter: Linter, generous: bool) -
     name = program.strip().split("/")[-1] if not _SHELL & set(program.strip()) else program.split()[0].split("/")[-1]
     if not program.strip():
         linter.error(where, "bad-program", "an empty entry of programs names no program", "write its name")
+    elif program == WRITES:  # what writes to a file is listed like a program
+        return
     elif _SHELL & set(program):
         message = f"{shown(program)} is a command line; programs are names, such as {shown(name)}"
         linter.error(where, "bad-program", message, f"write {shown(name)}, and key_regex for its options")
@@ -91,3 +101,5 @@ def _check_program(program: str, where: Place, linter: Linter, generous: bool) -
         linter.warn(where, "bad-program", message, f"write {shown(name)}, which is the program by any path")
     elif program == "*":
         linter.warn(where, "matches-all", "* matches every program", "use has_keys if that is meant")
+    elif fault := glob_fault(program):
+        linter.error(where, "bad-program", f"{shown(program)}: {fault[0]}", fault[1])

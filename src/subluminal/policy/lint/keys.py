@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import re
 
-# The bound of the contract: a deeper key cannot be judged.
-MAX_SEGMENTS = 8
-
 _ESCAPE = re.compile(r"\\[.\[\\]")
 _BAD_ESCAPE = re.compile(r"\\(?![.\[\\])")
 _INDEX = re.compile(r"\[([0-9]+|\*)\]")
-
-
-def segments(key: str) -> int:
-    return len(_ESCAPE.sub("x", key).split("."))
 
 
 def is_dotted(key: str) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from subluminal.core.engine.where import MAX_SEGMENTS, segments
 from subluminal.policy.lint.cover import match_covers, may_overlap, normal_match
 from subluminal.policy.lint.entries import check_entries
 from subluminal.policy.lint.findings import shown
-from subluminal.policy.lint.keys import MAX_SEGMENTS, key_fault, segments
+from subluminal.policy.lint.keys import key_fault
 from subluminal.policy.lint.parts import Part, Place, parts_of, reads_values, weight
 from subluminal.policy.lint.predicates import Predicate, exclude, predicates_of
 from subluminal.policy.lint.reporter import Linter
