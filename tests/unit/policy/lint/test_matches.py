@@ -9,8 +9,9 @@ import pytest
 
 from harness.effort import calls_made
 from harness.engine import rule, tools
+from subluminal.core.engine.where import segments
 from subluminal.policy.lint.findings import Finding
-from subluminal.policy.lint.keys import escaped, is_dotted, key_fault, segments
+from subluminal.policy.lint.keys import escaped, is_dotted, key_fault
 from subluminal.policy.lint.load import load_bundle
 from subluminal.policy.lint.names import MAX_REGEX_PROGRAM, MAX_REGEXES
 
