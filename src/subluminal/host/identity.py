@@ -218,6 +218,12 @@ def discover(environ: MutableMapping[str, str], host: str, client: str | None = 
     )
 
 
+def without_entry(identity: Identity) -> list[Identity]:
+    """Who acts by the client's environment, without the variables of the entry that starts us; and its `--client`."""
+    environ = {**client_environment(), "SUB_RUN_ID": identity.run_id, "SUB_RUN_META": ""}
+    return [discover(environ, "", client) for client in (identity.client, None)]
+
+
 def _derived_run_id(host: str) -> str:
     from subluminal.host.client_process import derived_run_id
 

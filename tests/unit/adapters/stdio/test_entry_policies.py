@@ -153,3 +153,32 @@ def test_the_server_has_the_home_that_its_entry_sets(plain_desk: Desk) -> None:
     with plain_desk.start(plain_desk.theirs, "fs") as agent:
         agent.finish()
     assert (plain_desk.repository / "seen").read_text() == repr(("/nowhere", False))
+
+
+@pytest.mark.parametrize(
+    ("selectors", "entry"),
+    [
+        ({"env": ["dev"]}, {"SUB_ENV": "prod"}),
+        ({"env": ["dev"]}, {"CI": "true"}),
+        ({"env": ["dev"]}, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}),
+        ({"agent_id": ["mine"]}, {"SUB_AGENT_ID": "other"}),
+        ({"agent_id": ["claude"]}, {"SUB_AGENT_ID": "other"}),
+        ({"workload": {"repo": ["acme/web"]}}, {"SUB_WORKLOAD": "{}"}),
+    ],
+)
+def test_an_entry_that_says_who_acts_sheds_no_policy(
+    desk: Desk, selectors: dict[str, Any], entry: dict[str, str]
+) -> None:
+    desk.env |= {"SUB_WORKLOAD": '{"repo": "acme/web"}'}
+    if selectors.get("agent_id") == ["mine"]:
+        desk.env["SUB_AGENT_ID"] = "mine"
+    selective = {**json.loads(bundle("users", "delete")), "selectors": selectors}
+    (desk.sub_home / "policy.yaml").write_text(json.dumps(selective))
+    desk.write(desk.theirs, fs=routed("--client", "claude", **entry))
+    assert refused(desk.start(desk.theirs, "fs")) == {"delete"}
+    desk.env |= entry
+    assert refused(desk.start(desk.theirs, "fs")) == set(), "what the user says is another matter"
+    selective["selectors"] = {**selectors, "agent_id": ["somebody"]}
+    (desk.sub_home / "policy.yaml").write_text(json.dumps(selective))
+    desk.write(desk.theirs, fs=routed(**{**entry, "SUB_AGENT_ID": "else"}))
+    assert refused(desk.start(desk.theirs, "fs")) == set()
