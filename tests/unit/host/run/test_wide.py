@@ -179,6 +179,17 @@ def test_state_shows_counters_limits_and_who_used_them() -> None:
     assert "run-one 2, run-two 1" in text
 
 
+@pytest.mark.parametrize("name", ["t" * 500, "\x01" * 80, "\U0001f600" * 60], ids=["long", "escaped", "wide"])
+def test_no_name_hides_a_counter_from_the_one_who_looks(name: str) -> None:
+    each = rule("each", "budget", scope="server_tool", limit_calls=9, on_exceed="BLOCK")
+    run = run_of("run-one", compiled(each, rule("wide", "budget", scope="agent", **THREE)), agent=name)
+    assert [run.action(name, server=name) for _ in range(2)] == ["ALLOW", "ALLOW"]
+    (counter,) = shown("run-one")["run"]["counters"]
+    assert counter["used"]["calls"] == 2
+    (wide,) = shown()["machine"]["counters"]
+    assert wide["used"]["calls"] == 2 and sum(wide["used_by"].values()) == 2
+
+
 def test_state_shows_what_a_budget_has_been_charged_within_its_window(monkeypatch: pytest.MonkeyPatch) -> None:
     hour = 3_600_000
     price = {"limit_cost_units": 900, "cost_units_per_call": 7}
