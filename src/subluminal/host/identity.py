@@ -17,7 +17,7 @@ from subluminal.host import home
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, MutableMapping
+    from collections.abc import Iterator, Mapping, MutableMapping
     from typing import Any
 
 _MAX_ANCESTORS = 24
@@ -41,6 +41,19 @@ def borrow_environment(environ: MutableMapping[str, str]) -> None:
         if "SUB_RUN_ID" in found:
             for name, value in found.items():
                 environ.setdefault(name, value)
+            return
+
+
+def keep_home(environ: MutableMapping[str, str]) -> None:
+    """A HOME that an entry sets is its server's. Where no SUB_HOME says otherwise, ours stays below the client's."""
+    if environ.get("SUB_HOME"):
+        return
+    for pid in _upwards():
+        block = b"\x00" + _environ_block(pid)
+        if b"\x00HOME=" in block:
+            theirs = os.fsdecode(block.partition(b"\x00HOME=")[2].partition(b"\x00")[0])
+            if theirs and theirs != environ.get("HOME"):
+                environ["SUB_HOME"] = home.sub_home({"HOME": theirs})
             return
 
 
@@ -103,12 +116,16 @@ def _registered_environ(pid: int) -> dict[str, str]:
 
 def ancestors() -> list[int]:
     """Parent first. Ends at pid 1 or where the system tells no more."""
-    found: list[int] = []
+    return list(_upwards())
+
+
+def _upwards() -> Iterator[int]:
     pid = os.getppid()
-    while pid > 1 and len(found) < _MAX_ANCESTORS:
-        found.append(pid)
+    for _ in range(_MAX_ANCESTORS):
+        if pid <= 1:
+            return
+        yield pid
         pid = process_facts(pid)[1]
-    return found
 
 
 def process_facts(pid: int) -> tuple[str, int, str]:
@@ -199,6 +216,12 @@ def discover(environ: MutableMapping[str, str], host: str, client: str | None = 
         workload=workload if workload is not None else _own_workload(environ),
         meta=_given_meta(environ),
     )
+
+
+def without_entry(identity: Identity) -> list[Identity]:
+    """Who acts by the client's environment, without the variables of the entry that starts us; and its `--client`."""
+    environ = {**client_environment(), "SUB_RUN_ID": identity.run_id, "SUB_RUN_META": ""}
+    return [discover(environ, "", client) for client in (identity.client, None)]
 
 
 def _derived_run_id(host: str) -> str:

@@ -26,6 +26,7 @@ MAX_LABELS_BYTES = 16_384
 MAX_NAME_CHARS = 317
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\", '"': '"', "'": "'"}
 _HEX_DIGITS = {"x": 2, "u": 4, "U": 8}
+_DIGITS = frozenset("0123456789abcdefABCDEF")
 
 
 class LabelsFault(ValueError):
@@ -100,7 +101,7 @@ def _unquoted(text: str) -> str:
         digits = _HEX_DIGITS.get(letter, 0)
         if digits:
             code = text[at + 2 : at + 2 + digits]
-            if len(code) != digits:
+            if len(code) != digits or not _DIGITS.issuperset(code):
                 raise ValueError(text)
             parts.append(_character(int(code, 16)))
         elif letter in _ESCAPES:
@@ -113,7 +114,7 @@ def _unquoted(text: str) -> str:
 
 def _character(code: int) -> str:
     """No surrogates: what cannot be written in an event is not taken."""
-    if 0xD800 <= code < 0xE000:
+    if 0xD800 <= code < 0xE000 or code > 0x10FFFF:
         raise ValueError(code)
     return chr(code)
 

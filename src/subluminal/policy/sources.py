@@ -82,6 +82,7 @@ def find_for_entry(
 
     `client` is the environment of the client that starts it. What `environ` has beyond that is the entry's.
     """
+    client = {**client, "SUB_HOME": sub_home(client)} if client.get("SUB_HOME") or client.get("HOME") else client
     own = {name: environ[name] for name in NAMING_VARIABLES if environ.get(name) and environ[name] != client.get(name)}
     theirs = {name: client[name] for name in own if name in client}
     found = find_policies({**{n: v for n, v in environ.items() if n not in own}, **theirs}, cwd)

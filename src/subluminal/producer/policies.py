@@ -11,7 +11,7 @@ import os
 from subluminal.contracts.errors import PolicyError
 from subluminal.core.engine.bundle import Engine
 from subluminal.core.engine.stack import Stack
-from subluminal.host.identity import client_environment
+from subluminal.host.identity import client_environment, without_entry
 from subluminal.policy.sources import BUILTIN_OBSERVE, NAMING_VARIABLES, find_for_entry, find_policies
 
 TYPE_CHECKING = False
@@ -41,6 +41,7 @@ class PolicyWatch:
         self._environ = dict(environ)
         self._cwd = cwd
         self._explicit = explicit
+        self._of_entry = of_entry
         names_one = explicit or any(environ.get(name) for name in NAMING_VARIABLES)
         self._client = client_environment() if of_entry and names_one else None
         self._identity = identity
@@ -72,7 +73,15 @@ class PolicyWatch:
             return
         self.error = None
         self.ever_loaded = True
+        if self._of_entry and not all(engine.applies for engine in engines):
+            self._apply_without_entry(engines)
         self.stack = Stack(engines)
+
+    def _apply_without_entry(self, engines: list[Engine]) -> None:
+        """Whoever writes an entry may say who acts, and so come under more policies, but not under fewer."""
+        others = without_entry(self._identity)
+        for engine in engines:
+            engine.applies = engine.applies or any(map(engine.selects, others))
 
 
 def _stamps(sources: list[PolicySource]) -> dict[str, _Stamp | None]:

@@ -20,6 +20,8 @@ from subluminal.contracts.identity import Source
 from subluminal.core.emit.emitter import Emitter
 from subluminal.host import client_process, identity
 from subluminal.host.identity import borrow_environment, discover, process_facts
+from subluminal.host.run.files import remove_stale
+from subluminal.host.run.state import SharedState
 
 WHO = """
 import json, os
@@ -97,6 +99,23 @@ def test_a_clock_that_is_set_between_two_shims_does_not_part_their_run(
     kept.unlink()
     moved = client_process.derived_run_id("h")
     assert moved != first and moved[16:] == first[16:], "the same process, an hour later"
+
+
+def test_a_client_that_runs_for_days_keeps_its_run_whatever_becomes_of_the_clock(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = client_process.derived_run_id("h")
+    shim = SharedState.open(first)
+    assert isinstance(shim, SharedState)
+    (kept,) = (home / "run").glob("*.id")
+    os.utime(kept, (0, 0))
+    remove_stale()
+    boot_ms = client_process._boot_wall_ms()
+    monkeypatch.setattr(client_process, "_boot_wall_ms", lambda: boot_ms + 1_000)
+    assert client_process.derived_run_id("h") == first, "its shims are alive, and so are its budgets"
+    os.utime(shim.path, (0, 0))
+    os.utime(kept, (0, 0))
+    assert remove_stale() == 2, "both together, when all of its shims are gone"
 
 
 @pytest.mark.parametrize(

@@ -70,8 +70,9 @@ def test_values_are_unquoted_as_go_quotes_them(tmp_path: Path, line: bytes, valu
         b"no equals sign", b"=\"no key\"", b"k=unquoted", b'k="open', b'k="', b'k="a"b"', rb'k="\q"', rb'k="\x4"',
         rb'k="\xzz"', rb'k="\ud800"', rb'k="\U00110000"', b'k="ends in \\"', b"\xff\xfe=\"x\"", b"x" * 400 + b'="v"',
         b"".join(b'k%d="v"\n' % n for n in range(MAX_LABELS + 1)), b'k="' + b"v" * MAX_LABELS_BYTES + b'"', b"\0" * 100,
+        rb'k="\UFFFFFFFF"', rb'k="\u +4_1"', rb'k="\x+1"',
     ],
-    ids=range(17),
+    ids=range(20),
 )  # fmt: skip
 def test_a_file_that_is_not_the_downward_api_s_is_left_out_with_a_sentence(tmp_path: Path, content: bytes) -> None:
     path = labels_file(tmp_path, content)

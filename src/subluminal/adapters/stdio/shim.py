@@ -13,7 +13,7 @@ from subluminal.adapters.stdio.options import USAGE, Options, parse
 from subluminal.adapters.upstream.process import spawn
 from subluminal.contracts.errors import SubluminalError
 from subluminal.host.config import Config, ServerConfig, load_config
-from subluminal.host.identity import borrow_environment
+from subluminal.host.identity import borrow_environment, keep_home
 from subluminal.host.secrets.bindings import spawn_environ
 
 TYPE_CHECKING = False
@@ -68,6 +68,7 @@ def main(argv: list[str]) -> int:
 
 def _run(options: Options) -> int:
     borrow_environment(os.environ)
+    keep_home(os.environ)
     _keep_events_to_ourselves(options.events or os.environ.get("SUB_EVENTS") or "")
     setup = ServerSetup(options.server_name, options.command)
     for warning in setup.config.warnings:

@@ -25,6 +25,7 @@ from subluminal.core.engine.state import (
     KEYED,
     LABEL,
     MAX_INTEGER,
+    MAX_LABEL_BYTES,
     RUN,
     WIDE,
     WINDOW,
@@ -87,16 +88,21 @@ class Accumulator(Rule):
         return judgement.wide_ms if self.wide else judgement.mono_ms
 
     def label(self, key: bytes, policy_id: str, call: ToolCall, **more: object) -> Op:
-        """What the entry is, for people; said when it is made."""
-        facts: dict[str, object] = {"policy_id": policy_id, "rule_id": self.rule_id, "kind": self.kind}
-        facts["scope"] = self.scope
-        if self.wide:
-            facts["of"] = self._owner
-        if self.scope in _OF_A_TOOL:
-            facts["tool"] = call.tool_name[:64]
-        if self.scope in _OF_A_SERVER:
-            facts["server"] = call.server_name[:32]
-        return (self.wide + LABEL, key, to_json({**facts, **more}).encode("utf-8", "replace"))
+        """What the entry is, for people; said when it is made. Names are cut until it fits: half of it says nothing."""
+        raw = b""
+        for most in (64, 32, 16, 8, 0):
+            facts: dict[str, object] = {"policy_id": policy_id[:most], "rule_id": self.rule_id[:most]}
+            facts |= {"kind": self.kind, "scope": self.scope}
+            if self.wide:
+                facts["of"] = self._owner[:most]
+            if self.scope in _OF_A_TOOL:
+                facts["tool"] = call.tool_name[:most]
+            if self.scope in _OF_A_SERVER:
+                facts["server"] = call.server_name[:most]
+            raw = to_json({**facts, **more}).encode("utf-8", "replace")
+            if len(raw) <= MAX_LABEL_BYTES:
+                break
+        return (self.wide + LABEL, key, raw)
 
     def refuse(self, action: str, because: str, facts: dict[str, Any]) -> Refusal:
         """`because` is the engine's own code: it finds the words where the rule gives a code of its own."""

@@ -103,7 +103,7 @@ class BudgetRule(Accumulator):
             if limit is None:
                 continue
             found = get(self.pool, key)
-            values = limit.adopted(found)
+            values = limit.adopted(found, now)
             used = limit.used(values, now)
             charges.append((self.pool, key, limit.charged(values, now, units)))
             if found is None or found[:2] != values[:2]:
@@ -152,7 +152,7 @@ class BudgetRule(Accumulator):
             return {"calls": calls, "cost_units": cost}
         now = self.now(judgement)
         return {
-            name: limit.used(limit.adopted(get(self.pool, key)), now)
+            name: limit.used(limit.adopted(get(self.pool, key), now), now)
             for name, limit, key in zip(("calls", "cost_units"), self._sliding, keys, strict=False)
             if limit is not None
         }

@@ -64,7 +64,8 @@ class Engine:
         defaults = snapshot.get("defaults") or {}
         self.policy = PolicyRef(snapshot["policy_id"], snapshot["version"], snapshot.get("policy_hash") or "")
         self.mode: str = snapshot["mode"]
-        self.applies = selectors_match(snapshot.get("selectors"), identity)
+        self._selectors = snapshot.get("selectors")
+        self.applies = self.selects(identity)
         self.fails_open = defaults.get("decision_on_error") == ALLOW
         reads = (READ_LIKE,) if defaults.get("fail_open_read_tools") else ()
         self.fails_open_for = frozenset(defaults.get("fail_open_classes") or ()).union(reads)
@@ -75,6 +76,9 @@ class Engine:
         self.state_name = self.policy.policy_id
         self._planner = Planner(self.rules)
         self._allowed: dict[str | None, Decision] = {}
+
+    def selects(self, identity: Identity) -> bool:
+        return selectors_match(self._selectors, identity)
 
     # -- judging ----------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from subluminal.contracts.canonical import canonical_bytes
-from subluminal.core.engine.where import Where, too_many
+from subluminal.core.engine.where import Where, held_in, parse_path, too_many
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,9 +26,29 @@ def locator(key: str) -> Callable[[dict[str, Any]], list[Any]]:
     return locate
 
 
+def _told_apart(key: str) -> Callable[[dict[str, Any]], list[Any]]:
+    """As `locator`, each call read in one way only: what a server ignores must not make another call of the same.
+
+    Where the path leads to something, a top-level key that is spelled like the path is not looked at; and a text that
+    holds JSON stands for what it holds, with whatever white space.
+    """
+    locate, steps = locator(key), parse_path(key) or [key]
+    if len(steps) == 1:
+        return locate
+    first = str(steps[0])
+
+    def told_apart(args: dict[str, Any]) -> list[Any]:
+        text = args.get(first)
+        held = held_in(text) if isinstance(text, str) else None
+        path = {first: args[first] if held is None else held} if first in args else {}
+        return locate(path) or ([args[key]] if key in args else [])
+
+    return told_apart
+
+
 def located_key(keys: list[str]) -> Callable[[Any, Judgement], bytes]:
     """Of a dedupe rule: equal if these arguments are, in canonical form. One that is not there equals only itself."""
-    locators = [locator(key) for key in keys]
+    locators = [_told_apart(key) for key in keys]
 
     def marked(prefix: Any, judgement: Judgement) -> bytes:
         args = judgement.args()

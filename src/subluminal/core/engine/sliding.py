@@ -21,7 +21,7 @@ class Sliding:
         self._window = _window(limit, window_ms, weighted)
         self._head = (self._window.grain_ms, window_ms)
 
-    def adopted(self, found: tuple[int, ...] | None) -> tuple[int, ...]:
+    def adopted(self, found: tuple[int, ...] | None, now_ms: int) -> tuple[int, ...]:
         """What was found, as this limit counts: it may have been charged under another limit or window."""
         window = self._window
         if found is None:
@@ -30,7 +30,7 @@ class Sliding:
             return found
         was = _window(EXACT, found[1], weighted=bool(found[0]))
         kept: tuple[int, ...] = ()
-        for at_ms, units in was.events(found[2:]):
+        for at_ms, units in was.events(found[2:], now_ms):
             for _ in range(1 if window.grain_ms else min(units, EXACT)):
                 kept = window.push(kept, at_ms, units)
         return (*self._head, *kept)

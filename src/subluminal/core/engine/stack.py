@@ -77,7 +77,7 @@ class Stack:
     def __init__(self, engines: list[Engine]) -> None:
         self.engines = [engine for engine in engines if engine.applies]
         seen: dict[str, int] = {}
-        for engine in self.engines:
+        for engine in engines:  # all of them: one that does not apply here keeps its name, and what it has counted
             policy_id = engine.policy.policy_id
             seen[policy_id] = seen.get(policy_id, 0) + 1
             engine.state_name = policy_id if seen[policy_id] == 1 else f"{policy_id}\0{seen[policy_id]}"
@@ -147,9 +147,14 @@ class Stack:
         try:
             seq, outcomes, watch = self._evaluate(plans, judgement, state, tracer)
         except StateUnavailable as unavailable:
-            outcomes = failed = [engine.fail(plan, EVALUATION_ERROR, str(unavailable)) for engine, plan in plans.pairs]
+            outcomes = [engine.fail(plan, EVALUATION_ERROR, str(unavailable)) for engine, plan in plans.pairs]
             if isinstance(unavailable, StateDamaged) and all(outcome.refusal is None for outcome in outcomes):
                 state.start_afresh()  # for the calls after this one
+            from subluminal.core.engine.no_state import judged_without_state
+
+            outcomes = failed = judged_without_state(plans.pairs, outcomes, judgement, unavailable)
+            if judgement.counted:
+                _bound_legs(outcomes, judgement.call.leg)
             judgement.trips.clear()
             watch = None
             seq = state.next_seq()

@@ -58,12 +58,14 @@ class Window:
             over -= counts[behind]
         return max(1, (head - behind + self._kept - 1) * self.grain_ms - now_ms)
 
-    def events(self, values: tuple[int, ...]) -> list[tuple[int, int]]:
-        """When and how much, oldest first; what is in a grain as late as it may have been."""
+    def events(self, values: tuple[int, ...], now_ms: int) -> list[tuple[int, int]]:
+        """When and how much, oldest first; what is in a grain as late as it may have been, and not later than now."""
         if not self.grain_ms:
             return [(at_ms, 1) for at_ms in sorted(values)]
-        head, *counts = values or (0,)
-        ends = ((head - behind + 1) * self.grain_ms - 1 for behind in range(len(counts)))
+        if not values or self._is_void(values, now_ms):
+            return []
+        head, *counts = values
+        ends = (min((head - behind + 1) * self.grain_ms - 1, now_ms) for behind in range(len(counts)))
         return [(end, units) for end, units in zip(ends, counts, strict=True) if units][::-1]
 
     def _live(self, stamps: tuple[int, ...], now_ms: int) -> tuple[int, ...]:
@@ -74,10 +76,14 @@ class Window:
             return stamps
         return tuple([at_ms for at_ms in stamps if oldest < at_ms <= newest])
 
+    def _is_void(self, grains: tuple[int, ...], now_ms: int) -> bool:
+        """The newest grain lies further ahead than the clocks of several processes explain."""
+        return grains[0] > now_ms // self.grain_ms + CLOCK_SLACK_MS // self.grain_ms + 1
+
     def _grains(self, values: tuple[int, ...], now_ms: int) -> tuple[int, ...]:
         """The number of the newest grain, then the counts of it and of those before it that still count."""
         now = now_ms // self.grain_ms
-        if not values or values[0] > now + CLOCK_SLACK_MS // self.grain_ms + 1:
+        if not values or self._is_void(values, now_ms):
             return (now, 0)
         behind = now - values[0]
         if behind <= 0:

@@ -8,6 +8,7 @@ import time
 from zlib import crc32
 
 from subluminal.contracts.digest import sha256_hex
+from subluminal.host.files import read_private
 from subluminal.host.home import run_dir, run_state_file
 from subluminal.host.run.pages import ALL, FILE_BYTES, HEAD, HEAD_BYTES, PAGE, TABLES_AT, WORDS, WORDS_AT
 
@@ -19,6 +20,7 @@ MAX_RUN_ID_BYTES = HEADER_CRC_AT - RUN_ID_AT - 2
 # A shim that lives keeps its run's file fresh, so this is how long all of a run's shims may be gone before its budgets
 # are forgotten. Long enough that an agent gains nothing by killing them and waiting.
 STALE_AFTER_SECONDS = 24 * 3600
+_WRITTEN_ONCE = (".root", ".id")
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -107,24 +109,36 @@ def keep_fresh(path: str) -> None:
         pass
 
 
+def _is_of_kept_run(name: str, path: str, names: set[str]) -> bool:
+    """What was written once is needed for as long as the run's state is there, which its shims keep fresh."""
+    if name.endswith(".root"):
+        return f"{name[:-5]}.{FORMAT}.state" in names
+    if name.endswith(".id"):
+        try:
+            run_id = read_private(path, 64).decode("ascii", "replace")
+        except OSError:
+            return False
+        return os.path.basename(state_path(run_id)) in names
+    return False
+
+
 def remove_stale(older_than_seconds: float = STALE_AFTER_SECONDS, directory: str | None = None) -> int:
     """Delete the state of runs that nobody has used for long (and what damage or a kill left behind)."""
     where = directory or run_dir()
     removed = 0
     try:
-        names = os.listdir(where)
+        names = set(os.listdir(where))
     except OSError:
         return 0
     limit = time.time() - older_than_seconds
-    for name in names:
+    for name in sorted(names, key=lambda name: name.endswith(_WRITTEN_ONCE)):  # after the states they belong to
         if not name.endswith((".state", ".state.bad", ".new", ".tools", ".root", ".id")):
             continue
         path = os.path.join(where, name)
-        if name.endswith(".root") and f"{name[:-5]}.{FORMAT}.state" in names:
-            continue  # written once, and needed for as long as the run's state is kept fresh
         try:
-            if os.lstat(path).st_mtime < limit:
+            if os.lstat(path).st_mtime < limit and not _is_of_kept_run(name, path, names):
                 os.unlink(path)
+                names.remove(name)
                 removed += 1
         except OSError:
             continue

@@ -201,7 +201,7 @@ class SharedState:
             if self._with_wide and self._wide is not None:
                 wide = [(op[0] - WIDE, *op[1:]) for op in ops if op[0] >= WIDE]
                 if wide or self._new_boot:  # time goes on from here, whatever becomes of this call
-                    self._wide.commit(wide)
+                    self._commit_wide(self._wide, wide)
                 ops = [op for op in ops if op[0] < WIDE]
             table.commit(ops, count_call)
             if table.terminated and not table.killed:
@@ -213,6 +213,13 @@ class SharedState:
                 self.abandon()
             else:
                 flock(table.fd, LOCK_UN)
+
+    def _commit_wide(self, table: Table, ops: list[Op]) -> None:
+        try:
+            table.commit(ops)
+        except StateDamaged as damage:
+            self._wide_damaged = True
+            raise StateDamaged(f"{_WIDE_DAMAGED}: {damage}") from None
 
     def abandon(self) -> None:
         if self._with_wide:
@@ -251,10 +258,12 @@ class SharedState:
         """Set what is damaged aside, unless another process has done so, and go on with what is in its place."""
         try:
             if self._wide_damaged:
-                if self._wide is not None:
-                    self._wide.close()
-                    self._wide = None
-                self._wide = open_wide(afresh=True)
+                damaged, self._wide = self._wide, None
+                try:
+                    self._wide = open_wide(afresh=True, in_place_of=damaged)
+                finally:
+                    if damaged is not None:
+                        damaged.close()
                 self._wide_damaged = False
                 return
             killed = self._ended()
@@ -354,9 +363,12 @@ def replace_file(path: str, run_id: str, fd: int) -> int:
     return open_file(path, run_id)[1]
 
 
-def open_wide(*, afresh: bool = False) -> Table:
+def open_wide(*, afresh: bool = False, in_place_of: Table | None = None) -> Table:
+    """With `afresh`, what is damaged is set aside; `in_place_of` is what its reader has found to be so."""
     path = wide_state_file()
     try:
+        if in_place_of is not None:
+            os.close(replace_file(path, "", in_place_of.fd))
         _, fd, damage = open_file(path, "")
         if damage is not None and afresh:
             fresh = replace_file(path, "", fd)

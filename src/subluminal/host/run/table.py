@@ -371,7 +371,10 @@ class Table:
         image, keys = self._image, list(self._places)  # in the order in which they stand
         ends = [*self._places.values(), len(image)]
         pools = [image[at + KEY_BYTES] for at in ends[:-1]]
-        pool = max(set(pools), key=pools.count)
+        idle = [pool for pool, key in zip(pools, keys, strict=True) if key not in used]
+        if not idle:
+            return
+        pool = max(set(idle), key=idle.count)
         most = min(max(TABLE_ROOM // 2, len(image) - TABLE_ROOM), (MOST_AT_ONCE - 1) * PAGE_ROOM)
         moved: list[bytes] = []
         stays: list[bytes] = []
@@ -384,8 +387,6 @@ class Table:
             else:
                 stays.append(raw)
                 names.append(key)
-        if not moved:
-            return
         self.rings[pool].extend(moved)
         self._name_ring(pool)
         image[HEAD_BYTES:] = b"".join(stays)

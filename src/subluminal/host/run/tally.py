@@ -41,7 +41,11 @@ def add_counts(state: State, counts: Counts) -> None:
     state.table.wait = min(state.table.wait, _LOCK_WAIT_S)
     try:
         state.begin()
-        total, allowed, _, blocked, throttled, errors = state.get(RUN, _KEY) or _NONE
+        try:
+            total, allowed, _, blocked, throttled, errors = state.get(RUN, _KEY) or _NONE
+        except BaseException:
+            state.abandon()
+            raise
         # The third value is 0 in every entry of this pool that has no time in it: such ones outlive a reboot.
         told = (total + counts.total, allowed + counts.allowed, 0)
         ends = (blocked + counts.blocked, throttled + counts.throttled, errors + counts.errors)
@@ -56,13 +60,13 @@ def read_tally(state: State) -> Tally | None:
         return None
     try:
         state.begin()
+        try:
+            total, allowed, _, blocked, throttled, errors = state.get(RUN, _KEY) or _NONE
+            calls = state.table.calls + state.table.plain_calls
+        finally:
+            state.abandon()
     except StateUnavailable:
         return None
-    try:
-        total, allowed, _, blocked, throttled, errors = state.get(RUN, _KEY) or _NONE
-        calls = state.table.calls + state.table.plain_calls
-    finally:
-        state.abandon()
     return Tally(calls, Counts(total, allowed, blocked, throttled, errors))
 
 

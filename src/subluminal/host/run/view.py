@@ -120,7 +120,7 @@ def _within(label: dict[str, Any], values: tuple[int, ...], now_ms: int) -> dict
     """What a budget with a window has been charged within it: each of its limits is an entry of its own."""
     unit = "calls" if "limit_calls" in label else "cost_units"
     limit = Sliding(int(label.get(f"limit_{unit}") or 0), _window_ms(label), weighted=unit != "calls")
-    return {unit: limit.used(limit.adopted(values), now_ms)}
+    return {unit: limit.used(limit.adopted(values, now_ms), now_ms)}
 
 
 def reset(run_id: str | None) -> str:

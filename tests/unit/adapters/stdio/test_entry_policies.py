@@ -119,3 +119,66 @@ def test_an_import_corrects_a_repositorys_entry_and_exits_with_1(desk: Desk, fil
     assert refused(desk.start(desk.theirs, "fs")) == {"delete"}
     assert desk.recorded.events_of("tool_call_decision"), "the record is the user's again"
     desk.sub("import", "claude")
+
+
+@pytest.fixture
+def plain_desk(desk: Desk) -> Desk:
+    """Without SUB_HOME: the user's policy is below their HOME."""
+    del desk.env["SUB_HOME"]
+    home = Path(desk.env["HOME"])
+    home.mkdir(exist_ok=True)
+    desk.sub_home.rename(home / ".subluminal")
+    desk.sub_home = home / ".subluminal"
+    (desk.repository / "elsewhere").mkdir()
+    (desk.repository / "home").rename(desk.repository / "elsewhere" / ".subluminal")
+    return desk
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [{"HOME": "./elsewhere"}, {"HOME": "/nowhere"}, {"HOME": ""}, {"HOME": "./elsewhere", "SUB_HOME": "/nowhere"}],
+)
+def test_a_home_that_an_entry_sets_is_its_servers_alone(plain_desk: Desk, entry: dict[str, str]) -> None:
+    plain_desk.write(plain_desk.theirs, fs=routed(**entry))
+    assert refused(plain_desk.start(plain_desk.theirs, "fs")) == {"delete"}
+    if "SUB_HOME" not in entry:
+        assert list((plain_desk.sub_home / "run").glob("*.state")), "so is what the run has used"
+
+
+def test_the_server_has_the_home_that_its_entry_sets(plain_desk: Desk) -> None:
+    code = "import os; open('seen', 'w').write(repr((os.environ['HOME'], 'SUB_HOME' in os.environ)))"
+    look = [sys.executable, "-c", code]
+    words = [*SUB, "shim", "--server-name", "fs", "--", *look]
+    plain_desk.write(plain_desk.theirs, fs={"command": words[0], "args": words[1:], "env": {"HOME": "/nowhere"}})
+    with plain_desk.start(plain_desk.theirs, "fs") as agent:
+        agent.finish()
+    assert (plain_desk.repository / "seen").read_text() == repr(("/nowhere", False))
+
+
+@pytest.mark.parametrize(
+    ("selectors", "entry"),
+    [
+        ({"env": ["dev"]}, {"SUB_ENV": "prod"}),
+        ({"env": ["dev"]}, {"CI": "true"}),
+        ({"env": ["dev"]}, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}),
+        ({"agent_id": ["mine"]}, {"SUB_AGENT_ID": "other"}),
+        ({"agent_id": ["claude"]}, {"SUB_AGENT_ID": "other"}),
+        ({"workload": {"repo": ["acme/web"]}}, {"SUB_WORKLOAD": "{}"}),
+    ],
+)
+def test_an_entry_that_says_who_acts_sheds_no_policy(
+    desk: Desk, selectors: dict[str, Any], entry: dict[str, str]
+) -> None:
+    desk.env |= {"SUB_WORKLOAD": '{"repo": "acme/web"}'}
+    if selectors.get("agent_id") == ["mine"]:
+        desk.env["SUB_AGENT_ID"] = "mine"
+    selective = {**json.loads(bundle("users", "delete")), "selectors": selectors}
+    (desk.sub_home / "policy.yaml").write_text(json.dumps(selective))
+    desk.write(desk.theirs, fs=routed("--client", "claude", **entry))
+    assert refused(desk.start(desk.theirs, "fs")) == {"delete"}
+    desk.env |= entry
+    assert refused(desk.start(desk.theirs, "fs")) == set(), "what the user says is another matter"
+    selective["selectors"] = {**selectors, "agent_id": ["somebody"]}
+    (desk.sub_home / "policy.yaml").write_text(json.dumps(selective))
+    desk.write(desk.theirs, fs=routed(**{**entry, "SUB_AGENT_ID": "else"}))
+    assert refused(desk.start(desk.theirs, "fs")) == set()

@@ -88,7 +88,7 @@ def test_the_time_that_a_refused_call_is_told_is_right_to_the_millisecond(
     steps: list[tuple[int, int]], limit: int, window_ms: int, weighted: bool
 ) -> None:
     sliding = Sliding(limit, window_ms, weighted=weighted)
-    values, now = sliding.adopted(None), 1_000_000
+    values, now = sliding.adopted(None, 0), 1_000_000
     for wait, units in steps:
         now += wait
         units = min(units, limit) if weighted else 1
@@ -104,22 +104,24 @@ def test_the_time_that_a_refused_call_is_told_is_right_to_the_millisecond(
 
 @given(
     st.lists(st.tuples(st.integers(0, 300), st.integers(0, 9)), min_size=1, max_size=80),
-    st.tuples(st.integers(1, 200), st.integers(1, 5_000)),
-    st.tuples(st.integers(1, 200), st.integers(1, 5_000)),
+    st.tuples(st.integers(1, 200), st.integers(1, 5_000) | st.integers(HOUR, 240 * HOUR)),
+    st.tuples(st.integers(1, 200), st.integers(1, 5_000) | st.integers(HOUR, 240 * HOUR)),
     st.booleans(),
 )
+@example([(0, 1)] * 10, (100, 24 * HOUR), (10, 24 * HOUR), False)
+@example([(0, 1)] * 10, (100, 24 * HOUR), (10, HOUR), True)
 def test_what_was_charged_under_another_limit_or_window_still_counts(
     steps: list[tuple[int, int]], first: tuple[int, int], second: tuple[int, int], weighted: bool
 ) -> None:
     before, after = (Sliding(*shape, weighted=weighted) for shape in (first, second))
-    values, now, charged = before.adopted(None), 1_000_000, Charged()
+    values, now, charged = before.adopted(None, 0), 1_000_000, Charged()
     for wait, units in steps:
         now += wait
         units = units if weighted else 1
         if before.used(values, now) + units <= first[0]:
             values = before.charged(values, now, units)
             charged.events.append((now, units))
-    adopted = after.adopted(values)
+    adopted = after.adopted(values, now)
     assert len(adopted) <= MAX_VALUES
     # What had left the earlier window is not known any more.
     truth = charged.within(now, min(first[1], second[1]))

@@ -42,6 +42,22 @@ def test_spelling_makes_no_other_call(first: Any, second: Any) -> None:
     assert [run.action("t", first), run.action("t", second)] == [A, B]
 
 
+@pytest.mark.parametrize(
+    ("key", "first", "second"),
+    [
+        ("a.b", {"a": {"b": 1}}, {"a": {"b": 1}, "a.b": "noise"}),
+        ("a.b", {"a": {"b": 1}}, {"a": ' {"b": 1}'}),
+        ("a[]", {"a": [1, 2]}, {"a": "[1,  2]"}),
+        ("a[].b", {"a": [{"b": 1}]}, {"a": '[{"b":1}]', "a[].b": 2}),
+        ("a.b", {"a.b": 1}, {"a.b": 1, "a": {"c": "noise"}}),
+    ],
+)
+def test_what_a_server_does_not_look_at_makes_no_other_call(key: str, first: Any, second: Any) -> None:
+    for one, two in ((first, second), (second, first)):
+        run = Run(compiled(custom(key)))
+        assert [run.action("t", one), run.action("t", two)] == [A, B]
+
+
 def test_all_of_the_named_arguments_count_and_each_for_itself() -> None:
     run = Run(compiled(custom("a", "b")))
     calls = [{"a": 1}, {"b": 1}, {"a": 1, "b": 1}, {"a": "1,1"}, {"a": 1, "b": 2}, {"a": 1, "b": 1, "c": 9}]

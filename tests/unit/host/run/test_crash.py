@@ -13,11 +13,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from subluminal.core.engine.state import KEYED, MARK, RUN, WIDE, WINDOW, LocalState, terminate_op
+from subluminal.core.engine.state import KEYED, MARK, MAX_VALUES, RUN, WIDE, WINDOW, LocalState, terminate_op
 from subluminal.host.run import table
+from subluminal.host.run.pages import RINGS
 from subluminal.host.run.state import SharedState
 
 POOLS = ((RUN, 3), (KEYED, 3), (MARK, 2), (WINDOW, 5))
+
+
+CALLS = 12_000 if os.environ.get("HYPOTHESIS_PROFILE") == "fuzz" else 1_200
 
 
 class Killed(BaseException):
@@ -140,6 +144,47 @@ def test_a_termination_that_is_cut_short_is_whole_or_nothing(
     assert survivor.stopped == stopped
     if stopped:
         assert survivor.terminated == ("CODE", "why")
+
+
+def most_of(pool: int, dice: random.Random) -> tuple[int, ...]:
+    """Values of an entry, some of them of a window in full use."""
+    count = dice.choice([3, 3, MAX_VALUES]) if pool == KEYED else dice.choice([1, 1, 2, 40]) if pool == WINDOW else 3
+    return tuple(dice.randrange(1, 2**40) for _ in range(2 if pool == MARK else count))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_rings_that_go_round_lose_nothing_that_fits_and_give_nothing_old(tmp_path: Path, seed: int) -> None:
+    """Thousands of calls by three processes, some killed at a store: pages are used again and again."""
+    dice = random.Random(seed)
+    keys = [dice.randbytes(16) for _ in range(4_000)]
+    views = [opened(tmp_path) for _ in range(3)]
+    model: dict[bytes, tuple[int, ...]] = {}
+    killed = 0
+    for _ in range(CALLS):
+        view = dice.randrange(3)
+        state = views[view]
+        some = dice.sample(keys, dice.choice([2, 5, 60]))
+        ops = [(key[0] % 4, key, most_of(key[0] % 4, dice)) for key in some]
+        state.begin()
+        assert [state.get(pool, key) for pool, key, _ in ops] == [model.get(key) for key in some]
+        real, table.os = table.os, Dying(dice.randrange(8 if dice.random() < 0.1 else 10**6), 0.5)  # type: ignore[attr-defined]
+        try:
+            state.commit(ops, True)
+        except Killed:
+            killed += 1
+            state.close()
+            views[view] = state = opened(tmp_path)
+        finally:
+            table.os = real  # type: ignore[attr-defined]
+        state.begin()
+        found = {key: state.get(pool, key) for pool, key, _ in ops}
+        state.abandon()
+        if found != {key: model.get(key) for key in some}:
+            assert found == {key: values for _, key, values in ops}
+            model |= {key: values for _, key, values in ops}
+    assert killed > CALLS // 100
+    rounds = [ring.last / RINGS[pool] for pool, ring in enumerate(views[0].table.rings)]
+    assert max(rounds) > 2, rounds
 
 
 class TableModel(RuleBasedStateMachine):

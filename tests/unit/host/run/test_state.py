@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from fcntl import LOCK_EX, flock
 from pathlib import Path
 
 import pytest
@@ -324,6 +325,44 @@ def test_a_damaged_file_is_a_sentence_and_a_refusal_or_a_fresh_start(damage: str
     fails_open = Run(compiled(BUDGET, on_error="ALLOW"), state=state)
     assert [fails_open.action() for _ in range(7)] == ["ALLOW"] * 6 + ["BLOCK"], "one without state, then afresh"
     assert os.path.exists(path + ".bad")
+
+
+@pytest.mark.parametrize("how", ["held", "damaged"])
+def test_a_state_that_cannot_be_had_opens_nothing_but_the_limits_that_count_in_it(how: str) -> None:
+    """An agent may hold a lock of its user's, or damage a file."""
+    state = shared()
+    rules = (rule("no", "deny", {"args": {"key_contains": {"cmd": ["rm"]}}}), BUDGET)
+    run = Run(compiled(*rules, on_error="ALLOW"), state=state)
+    if how == "damaged":
+        os.truncate(state.path, 100)
+    other = os.open(state.path, os.O_RDWR)
+    try:
+        if how == "held":
+            flock(other, LOCK_EX)
+        denied = run.call("sh", {"cmd": "rm x"}).decision
+        assert (denied.action, denied.rule_id) == ("BLOCK", "no")
+        allowed = run.call("sh", {"cmd": "ls"}).decision
+        assert (allowed.action, allowed.reason_code) == (
+            "ALLOW",
+            "EVALUATION_ERROR" if how == "held" else "DEFAULT_ALLOW",
+        )
+        assert run.action("sh", {}, continues="c", leg=10_000) == "BLOCK", "nor does it lift the bound of legs"
+    finally:
+        os.close(other)
+
+
+def test_entries_that_every_call_uses_do_not_keep_the_idle_ones_of_other_pools_in_the_table() -> None:
+    state = shared()
+    used = [(RUN, key(number), (1, 1, 0)) for number in range(60)]
+    for number in range(100, 150):
+        state.begin()
+        for op in used:
+            state.get(op[0], op[1])
+        state.commit([*used, (KEYED, key(number), tuple(range(66)))])
+    state.begin()
+    assert len(state.table._image) < 60 * 44 + 4 * 548 + TABLE_ROOM
+    assert all(state.get(KEYED, key(number)) == tuple(range(66)) for number in range(100, 150))
+    state.abandon()
 
 
 def test_a_process_that_starts_afresh_takes_the_others_with_it() -> None:

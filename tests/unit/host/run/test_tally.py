@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from subluminal.contracts.counts import Counts
-from subluminal.core.engine.state import LocalState
+from subluminal.core.engine.state import RUN, LocalState
 from subluminal.host.run.files import state_path
+from subluminal.host.run.pages import FILE_BYTES, PAGE, RINGS_AT
 from subluminal.host.run.state import SharedState
 from subluminal.host.run.tally import add_counts, counts_since, read_tally
 from subluminal.host.run.view import run_state
@@ -101,3 +102,20 @@ def test_a_damaged_state_costs_the_figures_alone() -> None:
     add_counts(state, Counts(1, 1))
     assert counts_since(state, before, 0) is None
     state.close()
+
+
+def test_a_page_that_is_damaged_costs_figures_and_keeps_no_lock() -> None:
+    state = shared()
+    add_counts(state, Counts(1, 1, 0, 0, 0))
+    for start in range(0, 2_000, 50):
+        state.begin()
+        state.commit([(RUN, (start + n).to_bytes(16, "big"), (1, 1, 0)) for n in range(50)], True)
+    with open(state.path, "r+b") as file:
+        for at in range(RINGS_AT, FILE_BYTES, PAGE):
+            file.seek(at + 20)
+            file.write(b"\xff\xff")
+    ending = shared()
+    add_counts(ending, Counts(1, 1, 0, 0, 0))
+    assert read_tally(ending) is None
+    state.begin()
+    state.abandon()

@@ -19,6 +19,7 @@ from subluminal.core.engine.stack import Stack
 from subluminal.host.home import wide_state_file
 from subluminal.host.run import files
 from subluminal.host.run import state as runstate
+from subluminal.host.run.pages import TABLE_ROOM, TABLES_AT
 from subluminal.host.run.state import SharedState
 
 THREE = {"limit_calls": 3, "on_exceed": "BLOCK"}
@@ -121,6 +122,30 @@ def test_a_damaged_machine_state_is_a_sentence_and_a_refusal_or_a_fresh_start() 
     assert [fails_open.action() for _ in range(5)] == ["ALLOW"] * 4 + ["BLOCK"]
 
 
+def test_a_machine_state_whose_tables_are_damaged_is_begun_afresh_where_that_is_wanted() -> None:
+    spec = rule("wide", "budget", scope="machine", **THREE)
+    assert run_of("one", compiled(spec)).action() == "ALLOW"
+    with open(wide_state_file(), "r+b") as file:
+        file.seek(TABLES_AT)
+        file.write(bytes(2 * TABLE_ROOM))
+    one, two = (run_of(run_id, compiled(spec, on_error="ALLOW")) for run_id in ("two", "three"))
+    assert [run.action() for _ in range(4) for run in (one, two)] == ["ALLOW"] * 4 + ["BLOCK"] * 4
+    assert os.path.exists(wide_state_file() + ".bad")
+
+
+def test_a_policy_of_the_same_name_takes_nothing_over_from_one_that_does_not_apply() -> None:
+    """A repository's policy may have any name, and a window that ends at once."""
+    day = 24 * 3_600_000
+    daily = {"scope": "machine", "limit_calls": 3, "on_exceed": "BLOCK"}
+    users = compiled(rule("daily", "budget", **daily, window_ms=day), selectors={"agent_id": ["mine"]})
+    theirs = compiled(rule("daily", "budget", **{**daily, "limit_calls": 60}, window_ms=1))
+    assert [run_of("one", users, agent="mine").action() for _ in range(3)] == ["ALLOW"] * 3
+    other = run_of("two", users)
+    other.stack = Stack([Engine(snapshot, Identity("two", "other")) for snapshot in (users, theirs)])
+    assert other.action() == "ALLOW"
+    assert run_of("three", users, agent="mine").action() == "BLOCK"
+
+
 def test_a_rule_that_is_not_wide_does_not_touch_the_machines_file() -> None:
     run_of("one", compiled(rule("b", "budget", scope="run", **THREE))).call()
     assert not os.path.exists(wide_state_file())
@@ -152,6 +177,17 @@ def test_state_shows_counters_limits_and_who_used_them() -> None:
     assert {run["run_id"]: run["calls"] for run in shown()["runs"]} == {"run-one": 2, "run-two": 1}
     text = CliRunner().invoke(state_command, [], standalone_mode=False).stdout
     assert "run-one 2, run-two 1" in text
+
+
+@pytest.mark.parametrize("name", ["t" * 500, "\x01" * 80, "\U0001f600" * 60], ids=["long", "escaped", "wide"])
+def test_no_name_hides_a_counter_from_the_one_who_looks(name: str) -> None:
+    each = rule("each", "budget", scope="server_tool", limit_calls=9, on_exceed="BLOCK")
+    run = run_of("run-one", compiled(each, rule("wide", "budget", scope="agent", **THREE)), agent=name)
+    assert [run.action(name, server=name) for _ in range(2)] == ["ALLOW", "ALLOW"]
+    (counter,) = shown("run-one")["run"]["counters"]
+    assert counter["used"]["calls"] == 2
+    (wide,) = shown()["machine"]["counters"]
+    assert wide["used"]["calls"] == 2 and sum(wide["used_by"].values()) == 2
 
 
 def test_state_shows_what_a_budget_has_been_charged_within_its_window(monkeypatch: pytest.MonkeyPatch) -> None:
