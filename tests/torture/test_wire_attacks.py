@@ -165,7 +165,9 @@ def test_a_destructive_tool_does_not_run_before_it_is_listed_nor_after(tmp_path:
     executed = tmp_path / "executed"
     first = {"first": {"description": "x" * bulk}}
     server = fake_server(tools={**first, **TOOLS}, executed=str(executed))
-    setup = Shim(tmp_path, "s", server, policy=bundle(DENY_WRITES), env={"SUB_MAX_INSPECT_BYTES": "20000"})
+    (tmp_path / "sub").mkdir(mode=0o700)
+    (tmp_path / "sub" / "config.toml").write_text("[shim]\nmax_inspect_bytes = 20000\n")
+    setup = Shim(tmp_path, "s", server, policy=bundle(DENY_WRITES))
     with setup.start() as agent:
         agent.initialize()
         error = agent.call("rm")["error"]

@@ -125,8 +125,11 @@ class Config:
         return key == "audit" and self.audit == "before" and value == "after"
 
 
-def load_config(environ: Mapping[str, str], cwd: str | None = None) -> Config:
-    """Raises `ConfigError` for the user's own file or environment; a project's faults become warnings."""
+def load_config(environ: Mapping[str, str], cwd: str | None = None, *, of_entry: bool = False) -> Config:
+    """Raises `ConfigError` for the user's own file or environment; a project's faults become warnings.
+
+    `of_entry`: the environment is of an entry of a client's configuration, which whoever wrote the file has chosen.
+    """
     config = Config(environ)
     _check_home(sub_home(environ))
     path = config_file(sub_home(environ))
@@ -137,7 +140,7 @@ def load_config(environ: Mapping[str, str], cwd: str | None = None) -> Config:
     project = project_path(cwd or _working_directory(), path)
     if project is not None:
         _apply_project(config, project)
-    _apply_environ(config, environ)
+    _apply_environ(config, environ, of_entry)
     return config
 
 
@@ -327,15 +330,29 @@ def _tightens(config: Config, key: str, value: int | str) -> bool:
     return False
 
 
-def _apply_environ(config: Config, environ: Mapping[str, str]) -> None:
+def _apply_environ(config: Config, environ: Mapping[str, str], of_entry: bool) -> None:
     """The shim's settings; `idle_exit_s` has the daemon's own variable."""
     for key in (*_NUMBERS["shim"], *_WORDS["shim"]):
         name = "SUB_" + key.upper()
         text = environ.get(name)
         if text:
-            value: int | str = int(text) if text.isascii() and text.isdigit() else text
-            setattr(config, key, _setting("shim", key, value, name))
+            value: int | str = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else text
+            setting = _setting("shim", key, value, name)
+            if of_entry and key == "max_inspect_bytes" and _blinds(config, name, text, int(setting)):
+                message = f"{name} of the server's entry was left out: a rule cannot judge what is not inspected"
+                config.warnings.append(message)
+                continue
+            setattr(config, key, setting)
             config._from_environ.add(key)
+
+
+def _blinds(config: Config, name: str, text: str, size: int) -> bool:
+    """Whether an entry, and not the user, would have us look at less of a call than before."""
+    if size >= config.max_inspect_bytes:
+        return False
+    from subluminal.host.identity import client_environment  # for few entries
+
+    return client_environment().get(name) != text
 
 
 def _check_home(directory: str) -> None:

@@ -35,7 +35,7 @@ class ServerSetup:
     __slots__ = ("child_environ", "config", "errors", "injections", "secrets", "server", "withheld")
 
     def __init__(self, server_name: str, command: list[str]) -> None:
-        self.config: Config = load_config(os.environ)
+        self.config: Config = load_config(os.environ, of_entry=True)
         self.server: ServerConfig = self.config.server(server_name)
         self.withheld: Withheld | None = None
         if self.server.secret_bindings:

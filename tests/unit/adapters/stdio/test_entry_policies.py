@@ -47,6 +47,7 @@ def routed(*options: str, **env: str) -> dict[str, Any]:
     return {"command": words[0], "args": words[1:], "env": env}
 
 
+ELSEWHERE = "/proc/nowhere"  # where nobody, root included, can make anything
 ENTRIES = {
     "--policy": routed("--policy", "./weak.yaml"),
     "--policy=": routed("--policy=weak.yaml"),
@@ -136,7 +137,12 @@ def plain_desk(desk: Desk) -> Desk:
 
 @pytest.mark.parametrize(
     "entry",
-    [{"HOME": "./elsewhere"}, {"HOME": "/nowhere"}, {"HOME": ""}, {"HOME": "./elsewhere", "SUB_HOME": "/nowhere"}],
+    [
+        {"HOME": "./elsewhere"},
+        {"HOME": "/proc/nowhere"},
+        {"HOME": ""},
+        {"HOME": "./elsewhere", "SUB_HOME": "/proc/nowhere"},
+    ],
 )
 def test_a_home_that_an_entry_sets_is_its_servers_alone(plain_desk: Desk, entry: dict[str, str]) -> None:
     plain_desk.write(plain_desk.theirs, fs=routed(**entry))
@@ -149,10 +155,28 @@ def test_the_server_has_the_home_that_its_entry_sets(plain_desk: Desk) -> None:
     code = "import os; open('seen', 'w').write(repr((os.environ['HOME'], 'SUB_HOME' in os.environ)))"
     look = [sys.executable, "-c", code]
     words = [*SUB, "shim", "--server-name", "fs", "--", *look]
-    plain_desk.write(plain_desk.theirs, fs={"command": words[0], "args": words[1:], "env": {"HOME": "/nowhere"}})
+    plain_desk.write(plain_desk.theirs, fs={"command": words[0], "args": words[1:], "env": {"HOME": ELSEWHERE}})
     with plain_desk.start(plain_desk.theirs, "fs") as agent:
         agent.finish()
-    assert (plain_desk.repository / "seen").read_text() == repr(("/nowhere", False))
+    assert (plain_desk.repository / "seen").read_text() == repr((ELSEWHERE, False))
+
+
+def test_an_entry_cannot_have_less_of_a_call_inspected(desk: Desk) -> None:
+    """A rule that cannot judge a call is passed over where errors are let through."""
+    rules = json.loads(bundle("users", "delete"))
+    rules["defaults"] = {"decision_on_error": "ALLOW"}
+    rules["rules"][0]["match"] = {"args": {"key_equals": {"path": "/etc/shadow"}}}
+    (desk.sub_home / "policy.yaml").write_text(json.dumps(rules))
+    desk.write(desk.theirs, fs=routed(SUB_MAX_INSPECT_BYTES="1024"))
+    with desk.start(desk.theirs, "fs") as agent:
+        agent.initialize()
+        assert "error" in agent.call("read", {"path": "/etc/shadow", "pad": "x" * 2000})
+        agent.finish()
+    desk.env["SUB_MAX_INSPECT_BYTES"] = "1024"  # the client's own, so the user's
+    with desk.start(desk.theirs, "fs") as agent:
+        agent.initialize()
+        assert "error" not in agent.call("read", {"path": "/etc/shadow", "pad": "x" * 2000})
+        agent.finish()
 
 
 @pytest.mark.parametrize(
