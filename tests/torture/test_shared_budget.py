@@ -61,7 +61,7 @@ TRIALS = {
         LIMIT, 2 * RUNS, RUNS, snapshot_of(LIMIT, scope="machine", window_ms=3_600_000)
     ),
     "16 runs, 50 calls an hour": Trial(
-        50, 2 * RUNS, RUNS, snapshot_of(50, scope="machine", window_ms=3_600_000), busy=400
+        50, 2 * RUNS, RUNS, snapshot_of(50, scope="machine", window_ms=3_600_000), busy=1_500
     ),
 }
 
