@@ -1,7 +1,7 @@
 """Entries of `path_within`: which lies in which, by their words alone.
 
-An entry names a directory and all below it. What a link on some machine makes of it is not known here. Below `/` and `~`
-links are the user's own; those of a repository come with it, and a change that puts `src` for `.` may bring a link
+An entry names a directory and all below it. What a link on some machine makes of it is not known here. Below `/` and
+`~` links are the user's own; those of a repository come with it, and a change that puts `src` for `.` may bring a link
 `src` that leads anywhere. So of relative entries only equal ones compare.
 """
 
