@@ -14,6 +14,7 @@ from __future__ import annotations
 from subluminal.contracts.vocabulary import UNJUDGED_ARGS
 from subluminal.core.engine.faults import Unavailable
 from subluminal.core.engine.spellings import MAX_CHARS, printable, spellings
+from subluminal.core.engine.where import held_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from subluminal.core.engine.places import Places
 
+_OPENS_OBJECT = frozenset("{ \t\n\r")
 MAX_SHOWN = 4
 MAX_SHOWN_CHARS = 200
 
@@ -176,7 +178,7 @@ def read_path(value: str, places: Places) -> Read:
         doubt, value = "the path is too long", _squeezed(value)
         if len(value) > MAX_CHARS:
             return Read([], doubt, True)
-    openable = "\0" not in value
+    openable = "\0" not in value and not (value[:1] in _OPENS_OBJECT and _is_object(value))
     text = value
     if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
         text = "".join("\ufffd" if "\ud800" <= char <= "\udfff" else char for char in text)  # as Node does
@@ -192,6 +194,14 @@ def read_path(value: str, places: Places) -> Read:
                 except Unavailable as unavailable:
                     doubt = doubt or unavailable.why
     return Read(list(found), doubt, openable)
+
+
+def _is_object(text: str) -> bool:
+    """An object in a text is one to servers that take either: who knows what they open then."""
+    try:
+        return held_in(text) is not None
+    except Unavailable:
+        return True
 
 
 def _starts(text: str, places: Places) -> Iterator[tuple[str, str]]:

@@ -80,6 +80,10 @@ def test_one_link_and_two_dots_are_judged_both_ways(here: Here) -> None:
         "~/x",
         "$OUT/x",
         "${OUT}/x",
+        "$NOT_SET/etc/passwd",
+        "${NOT_SET}/etc/passwd",
+        '{"path": "/etc/passwd"}',
+        ' {"path": "x"}',
         "file:../outside/x",
         "%2e%2e/outside/x",
         "..\\outside\\x",
@@ -146,6 +150,12 @@ def test_a_path_too_long_to_open_is_stopped_by_what_is_left_when_it_is_shortened
     with pytest.raises(Unavailable):
         here.allow("/")(value)
     assert here.allow("sub")(value) is False
+
+
+def test_brackets_that_nest_too_deep_for_json_hide_no_path(here: Here) -> None:
+    value = '{"a":' + "[" * 3_000 + "/../../outside/x"
+    assert here.deny("../outside")(value)
+    assert here.allow("/")(value) is False
 
 
 def test_an_entry_that_became_a_loop_does_not_hide_one_that_became_a_link(here: Here) -> None:
