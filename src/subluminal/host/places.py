@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 MAX_LINKS = 40
 # Of one path, all its links together; the longest that a system call takes has half as many.
 MAX_STEPS = 4_096
-# Names walked by the system for all paths of one judgement, or of one start; each costs some 30 ns. An agent may build
-# trees and links in which every path is long, a repository may name them as entries.
-MAX_WALKED = 2_000_000
+# Characters of all that is looked up, again or anew, for the paths of one judgement or of one policy's entries. The
+# system takes some 15 ns for each. An agent may build trees and links in which every path is long, and give a list of
+# them; a repository may name them as entries.
+MAX_WALKED = 20_000_000
 # More directories than a server is given; each is another place where a relative path could start.
 MAX_STARTS = 17
 
@@ -114,36 +115,42 @@ class ThisMachine:
         links = self.seen.get(None)
         if links is None:
             links = self.seen[None] = _Links()
+        if links.walked > MAX_WALKED:
+            raise Unavailable(UNJUDGED_ARGS, "it takes too long to follow the paths")
         if path.startswith("/"):
             base = "/"
         at = "" if base == "/" else base
         rest = path.split("/")[::-1]
-        missing = followed = steps = 0  # how many of the last names are not there
-        while rest:
-            name = rest.pop()
-            if not name or name == ".":
-                continue
-            steps += 1
-            if name == "..":
-                at = at[: max(at.rfind("/"), 0)]
-                missing = max(missing - 1, 0)
-                continue
-            here = f"{at}/{name}"
-            if missing:
-                missing += 1
-            elif (target := links[here]) is None:
-                missing = 1
-            elif target:
-                followed += 1
-                rest += target.split("/")[::-1]
-                if target.startswith("/"):
-                    at = ""
-                if followed > MAX_LINKS or len(rest) > MAX_STEPS:
-                    raise Unavailable(UNJUDGED_ARGS, "the path leads through too many links")
-                continue
-            at = here
-            if steps > MAX_STEPS:
-                raise Unavailable(UNJUDGED_ARGS, "the path is too long")
+        missing = followed = steps = walked = 0  # how many of the last names are not there
+        try:
+            while rest:
+                name = rest.pop()
+                if not name or name == ".":
+                    continue
+                steps += 1
+                if name == "..":
+                    at = at[: max(at.rfind("/"), 0)]
+                    missing = max(missing - 1, 0)
+                    continue
+                here = f"{at}/{name}"
+                walked += len(here)
+                if missing:
+                    missing += 1
+                elif (target := links[here]) is None:
+                    missing = 1
+                elif target:
+                    followed += 1
+                    rest += target.split("/")[::-1]
+                    if target.startswith("/"):
+                        at = ""
+                    if followed > MAX_LINKS or len(rest) > MAX_STEPS:
+                        raise Unavailable(UNJUDGED_ARGS, "the path leads through too many links")
+                    continue
+                at = here
+                if steps > MAX_STEPS:
+                    raise Unavailable(UNJUDGED_ARGS, "the path is too long")
+        finally:
+            links.walked += walked
         return at or "/"
 
     def exists(self, path: str) -> bool:
@@ -166,9 +173,6 @@ class _Links(dict[str, str | None]):
     walked = 0
 
     def __missing__(self, path: str) -> str | None:
-        self.walked += path.count("/")
-        if self.walked > MAX_WALKED:
-            raise Unavailable(UNJUDGED_ARGS, "it takes too long to follow the paths")
         target = self[path] = _link(path)
         return target
 

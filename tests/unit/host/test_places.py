@@ -77,7 +77,7 @@ def test_the_work_for_all_paths_of_a_judgement_is_bounded(tmp_path: Path, monkey
     (tmp_path / "link").symlink_to("b/b/b/b/b/b/b/b")
     places = machine(tmp_path)
     here = str(tmp_path.resolve())
-    monkeypatch.setattr("subluminal.host.places.MAX_WALKED", 12 * here.count("/") + 100)
+    monkeypatch.setattr("subluminal.host.places.MAX_WALKED", 12 * len(here) + 400)
     assert places.real(here, "link") == f"{here}/b/b/b/b/b/b/b/b"
     with pytest.raises(Unavailable) as raised:
         for number in range(100):
