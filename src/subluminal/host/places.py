@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 MAX_LINKS = 40
 # Of one path, all its links together; the longest that a system call takes has half as many.
 MAX_STEPS = 4_096
+# Characters of all that is looked up, again or anew, for the paths of one judgement or of one policy's entries. The
+# system takes some 15 ns for each. An agent may build trees and links in which every path is long, and give a list of
+# them; a repository may name them as entries.
+MAX_WALKED = 20_000_000
 # More directories than a server is given; each is another place where a relative path could start.
 MAX_STARTS = 17
 
@@ -40,7 +44,7 @@ class ThisMachine:
         command: Sequence[str] = (),
         of_entry: bool = False,
     ) -> None:
-        self.seen: dict[str, Any] = {}
+        self.seen: dict[str | None, Any] = {}
         self._environ = environ
         self._working_dir = working_dir
         self._run_id = run_id
@@ -108,36 +112,45 @@ class ThisMachine:
 
     def real(self, base: str, path: str) -> str:
         """See `Places.real`. Step by step, because what `os.path.realpath` cannot resolve it takes for plain names."""
+        links = self.seen.get(None)
+        if links is None:
+            links = self.seen[None] = _Links()
+        if links.walked > MAX_WALKED:
+            raise Unavailable(UNJUDGED_ARGS, "it takes too long to follow the paths")
         if path.startswith("/"):
             base = "/"
         at = "" if base == "/" else base
         rest = path.split("/")[::-1]
-        missing = links = steps = 0  # how many of the last names are not there
-        while rest:
-            name = rest.pop()
-            if not name or name == ".":
-                continue
-            steps += 1
-            if name == "..":
-                at = at[: max(at.rfind("/"), 0)]
-                missing = max(missing - 1, 0)
-                continue
-            here = f"{at}/{name}"
-            if missing:
-                missing += 1
-            elif (target := _link(here)) is None:
-                missing = 1
-            elif target:
-                links += 1
-                rest += target.split("/")[::-1]
-                if target.startswith("/"):
-                    at = ""
-                if links > MAX_LINKS or len(rest) > MAX_STEPS:
-                    raise Unavailable(UNJUDGED_ARGS, "the path leads through too many links")
-                continue
-            at = here
-            if steps > MAX_STEPS:
-                raise Unavailable(UNJUDGED_ARGS, "the path is too long")
+        missing = followed = steps = walked = 0  # how many of the last names are not there
+        try:
+            while rest:
+                name = rest.pop()
+                if not name or name == ".":
+                    continue
+                steps += 1
+                if name == "..":
+                    at = at[: max(at.rfind("/"), 0)]
+                    missing = max(missing - 1, 0)
+                    continue
+                here = f"{at}/{name}"
+                walked += len(here)
+                if missing:
+                    missing += 1
+                elif (target := links[here]) is None:
+                    missing = 1
+                elif target:
+                    followed += 1
+                    rest += target.split("/")[::-1]
+                    if target.startswith("/"):
+                        at = ""
+                    if followed > MAX_LINKS or len(rest) > MAX_STEPS:
+                        raise Unavailable(UNJUDGED_ARGS, "the path leads through too many links")
+                    continue
+                at = here
+                if steps > MAX_STEPS:
+                    raise Unavailable(UNJUDGED_ARGS, "the path is too long")
+        finally:
+            links.walked += walked
         return at or "/"
 
     def exists(self, path: str) -> bool:
@@ -154,17 +167,32 @@ class ThisMachine:
             return False
 
 
+class _Links(dict[str, str | None]):
+    """Where each path points: "" for what is no link, None for what is not there. Each is looked up once."""
+
+    walked = 0
+
+    def __missing__(self, path: str) -> str | None:
+        target = self[path] = _link(path)
+        return target
+
+
 def _link(path: str) -> str | None:
-    """Where a link points, "" for what is none, None for what is not there."""
     try:
         if not S_ISLNK(os.lstat(path).st_mode):
             return ""
-        if path.startswith("/proc/") and path[6:7].isdigit():
+        if _of_one_process(path):
             raise Unavailable(UNJUDGED_ARGS, "the path leads through what belongs to one process")
         return os.readlink(path)
     except OSError as error:
-        if error.errno in (ENOENT, ENOTDIR):
-            return None
-        raise Unavailable(UNJUDGED_ARGS, f"the path cannot be followed ({error.strerror})") from None
+        if error.errno not in (ENOENT, ENOTDIR):
+            raise Unavailable(UNJUDGED_ARGS, f"the path cannot be followed ({error.strerror})") from None
+        if _of_one_process(path):  # the server may have open what we have not
+            raise Unavailable(UNJUDGED_ARGS, "the path leads through what belongs to one process") from None
+        return None
     except ValueError:
         raise Unavailable(UNJUDGED_ARGS, "the path is no name of a file") from None
+
+
+def _of_one_process(path: str) -> bool:
+    return path.startswith("/proc/") and path[6:7].isdigit()

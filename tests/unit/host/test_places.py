@@ -46,7 +46,10 @@ def test_a_link_that_leads_nowhere_leads_to_what_would_be_made(tmp_path: Path) -
     assert machine(tmp_path).real(str(tmp_path), "dangling") == str(tmp_path.parent / "elsewhere" / "new.txt")
 
 
-@pytest.mark.parametrize("path", ["loop/x", "one", "/proc/self/cwd/x", "/proc/self/fd/0", "x" * 300, "a\0b"])
+@pytest.mark.parametrize("path", [
+    "loop/x", "one", "/proc/self/cwd/x", "/proc/self/fd/0", "/proc/self/fd/987/x", "/dev/fd/987", "/proc/1/none",
+    "x" * 300, "a\0b",
+])  # fmt: skip
 def test_what_cannot_be_followed_cannot_be_judged(tmp_path: Path, path: str) -> None:
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "one").symlink_to("two")
@@ -66,6 +69,22 @@ def test_as_many_links_are_followed_as_the_system_follows(tmp_path: Path) -> Non
     assert places.real(str(tmp_path), str(MAX_LINKS)) == str(tmp_path / "0")
     with pytest.raises(Unavailable):
         places.real(str(tmp_path), str(MAX_LINKS + 1))
+
+
+def test_the_work_for_all_paths_of_a_judgement_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent can build a tree in which short links lead through thousands of names, and give a list of them."""
+    (tmp_path / "b/b/b/b/b/b/b/b").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("b/b/b/b/b/b/b/b")
+    places = machine(tmp_path)
+    here = str(tmp_path.resolve())
+    monkeypatch.setattr("subluminal.host.places.MAX_WALKED", 12 * len(here) + 400)
+    assert places.real(here, "link") == f"{here}/b/b/b/b/b/b/b/b"
+    with pytest.raises(Unavailable) as raised:
+        for number in range(100):
+            places.real(here, f"link/{number}")
+    assert "too long" in raised.value.why
+    places.seen.clear()
+    assert places.real(here, "link/1")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may search every directory")

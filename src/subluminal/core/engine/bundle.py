@@ -71,6 +71,8 @@ class Engine:
         self.fails_open_for = frozenset(defaults.get("fail_open_classes") or ()).union(reads)
         self.max_legs = min(int(defaults.get("max_legs") or MAX_LEGS), MAX_INTEGER)
         self.places = places if _follows_paths(snapshot.get("rules") or []) else None
+        if self.places is not None:
+            self.places.seen.clear()  # entries of rules are led through the links of now
         self.rules = build_rules(snapshot.get("rules") or [], identity, places)
         # Distinguishes the state of bundles that carry the same policy_id; set by the stack.
         self.state_name = self.policy.policy_id

@@ -35,7 +35,7 @@ _MOST_SHOWN = 12
 class CommandOf:
     """Called with a text (a line) or a list (an argv; what stops a call also reads it as lines)."""
 
-    __slots__ = ("_generous", "_names", "_paths")
+    __slots__ = ("_generous", "_names", "_paths", "_plain_names", "_plain_paths")
 
     def __init__(self, spec: dict[str, Any], generous: bool) -> None:
         self._generous = generous
@@ -43,20 +43,24 @@ class CommandOf:
         if generous:
             # On a file system that ignores case `RM` runs rm.
             patterns = [*patterns, *(pattern.lower() for pattern in patterns)]
-        self._names = [glob_test(pattern) for pattern in patterns if "/" not in pattern]
-        self._paths = [(glob_test(pattern), is_glob(pattern)) for pattern in patterns if "/" in pattern]
+        plain = frozenset(pattern for pattern in patterns if not is_glob(pattern))
+        globs = [pattern for pattern in patterns if is_glob(pattern)]
+        self._plain_names = frozenset(name for name in plain if "/" not in name)
+        self._plain_paths = plain - self._plain_names
+        self._names = [glob_test(pattern) for pattern in globs if "/" not in pattern]
+        self._paths = [glob_test(pattern) for pattern in globs if "/" in pattern]
 
     def __call__(self, value: Any) -> bool:
         return self._any(value) if self._generous else self._all(value)
 
     def reading(self, value: Any) -> str:
         """What the value was read as, for people."""
-        readings = _readings(value)
-        if not readings:
+        read = read_command(value)
+        if read is None:
             return "is no command"
         # A list that matches as lines is told as the line that does.
-        matching = (found for found in readings if self._generous and any(map(self._stops, found.programs)))
-        found = next(matching, readings[0])
+        matching = (found for found in read.each if self._generous and self._stops(Command([found], "")))
+        found = next(matching, read.each[0])
         names = [_printable(program) for program in found.programs]
         shown = ", ".join(names[:_MOST_SHOWN]) + (
             f" and {len(names) - _MOST_SHOWN} more" if names[_MOST_SHOWN:] else ""
@@ -65,51 +69,113 @@ class CommandOf:
         return (f"runs {shown}" if names else "runs nothing") + (f"; {doubt}" if doubt else "")
 
     def _any(self, value: Any) -> bool:
-        readings = _readings(value)
-        for found in readings:
-            for program in found.programs:
-                if self._stops(program):
-                    return True
-        for found in readings[:1] if _is_argv(value, readings) else readings:
-            if found.doubt:
-                raise Unavailable(UNJUDGED_ARGS, found.doubt)
+        read = read_command(value)
+        if read is None:
+            return False
+        if self._stops(read):
+            return True
+        if read.doubt:
+            raise Unavailable(UNJUDGED_ARGS, read.doubt)
         return False
 
-    def _stops(self, program: str) -> bool:
-        # A line that was written on Windows ends in a carriage return.
-        program = program.strip()
-        name = program.rpartition("/")[2]
-        plain = "/".join(part for at, part in enumerate(program.split("/")) if not at or part not in ("", "."))
-        spellings = {name, name.lower()}
-        paths = {program, plain, plain.lower()}
-        return any(test(text) for test in self._names for text in spellings) or any(
-            test(text) for test, _ in self._paths for text in paths
+    def _stops(self, read: Command) -> bool:
+        if not self._plain_names.isdisjoint(read.names) or not self._plain_paths.isdisjoint(read.paths):
+            return True
+        return any(test(name) for test in self._names for name in read.names) or any(
+            test(path) for test in self._paths for path in read.paths
         )
 
     def _all(self, value: Any) -> bool:
         if not isinstance(value, (str, list)) or (isinstance(value, list) and not _texts_only(value)):
             return False
-        for found in _readings(value)[:1]:
-            if not all(self._lets_through(program) for program in found.programs):
-                return False
-            doubt = found.doubt or found.strict_doubt
-            if doubt:
-                raise Unavailable(UNJUDGED_ARGS, doubt)
-            return bool(found.programs)
-        return False
+        read = read_command(value)
+        if read is None:
+            return False
+        found = read.each[0]
+        if not all(self._lets_through(program) for program in found.programs):
+            return False
+        doubt = found.doubt or found.strict_doubt
+        if doubt:
+            raise Unavailable(UNJUDGED_ARGS, doubt)
+        return bool(found.programs)
 
     def _lets_through(self, program: str) -> bool:
         directory, slash, name = program.rpartition("/")
-        if (not slash or directory in _SYSTEM_DIRECTORIES) and any(test(name) for test in self._names):
+        if (not slash or directory in _SYSTEM_DIRECTORIES) and (
+            name in self._plain_names or any(test(name) for test in self._names)
+        ):
             return True
-        climbs = ".." in program.split("/")
-        return any(test(program) for test, wild in self._paths if not (wild and climbs))
+        if program in self._plain_paths:
+            return True
+        return ".." not in program.split("/") and any(test(program) for test in self._paths)
+
+
+class Command:
+    """A value as a command. `each`: its readings; the first is the one that counts where only one may.
+
+    `names` and `paths` are the spellings by which what stops a call knows the programs of all of them.
+    """
+
+    __slots__ = ("doubt", "each", "names", "paths")
+
+    def __init__(self, each: list[Findings], doubt: str) -> None:
+        self.each = each
+        self.doubt = doubt
+        self.names: set[str] = set()
+        self.paths: set[str] = set()
+        for found in each:
+            for program in found.programs:
+                self._spell(program.strip())  # a line that was written on Windows ends in a carriage return
+
+    def _spell(self, program: str) -> None:
+        name = program.rpartition("/")[2]
+        self.names |= {name, name.lower()}
+        if "/" not in program:
+            self.paths |= {program, program.lower()}
+            return
+        plain = "/".join(part for at, part in enumerate(program.split("/")) if not at or part not in ("", "."))
+        self.paths |= {program, plain, plain.lower()}
+
+
+def read_command(value: Any) -> Command | None:
+    """None: no command at all."""
+    if value.__class__ is str:
+        return _of_line(value)
+    if isinstance(value, list):
+        if len(value) > MAX_ELEMENTS:
+            raise Unavailable(UNJUDGED_ARGS, f"the command has more than {MAX_ELEMENTS:,} words")
+        words = tuple(text for text in map(_text, value) if text is not None)
+        return _of_list(words, any(isinstance(item, str) and item.startswith("-") for item in value)) if words else None
+    text = _text(value)
+    return None if text is None else _of_line(text)
 
 
 # Several rules ask about the value of one call; nothing is asked again later.
 @lru_cache(maxsize=8)
+def _of_line(line: str) -> Command:
+    found = read_line(line)
+    return Command([found], found.doubt)
+
+
+@lru_cache(maxsize=8)
+def _of_list(words: tuple[str, ...], has_option: bool) -> Command:
+    """An argv, and lines. Where one is an option, or no line that a shell would take, it is in doubt only as an argv.
+
+    Of more characters than are read, the argv is in doubt anyway.
+    """
+    each = [read_argv(words)]
+    room = MAX_CHARS
+    for word in words:
+        room -= len(word)
+        if room < 0:
+            break
+        each.append(read_line(word))
+    is_argv = has_option or not all(found.split for found in each[1:])
+    return Command(each, next((found.doubt for found in (each[:1] if is_argv else each) if found.doubt), ""))
+
+
 def read_line(line: str) -> Findings:
-    """What a shell line runs. Not to be changed."""
+    """What a shell line runs."""
     found = Findings()
     try:
         if len(line) > MAX_CHARS:
@@ -124,9 +190,8 @@ def read_line(line: str) -> Findings:
     return found
 
 
-@lru_cache(maxsize=8)
 def read_argv(argv: tuple[str, ...]) -> Findings:
-    """What a list of words runs that no shell has read: `["bash", "-lc", "rm x"]`. Not to be changed."""
+    """What a list of words runs that no shell has read: `["bash", "-lc", "rm x"]`."""
     found = Findings()
     try:
         if sum(map(len, argv)) > MAX_CHARS:
@@ -140,25 +205,6 @@ def read_argv(argv: tuple[str, ...]) -> Findings:
         found.unsure(str(stop))
     found.finish()
     return found
-
-
-def _readings(value: Any) -> list[Findings]:
-    """The first is the one that counts where only one may."""
-    if isinstance(value, list):
-        if len(value) > MAX_ELEMENTS:
-            raise Unavailable(UNJUDGED_ARGS, f"the command has more than {MAX_ELEMENTS:,} words")
-        words = [text for text in map(_text, value) if text is not None]
-        return [read_argv(tuple(words)), *map(read_line, words)] if words else []
-    text = _text(value)
-    return [] if text is None else [read_line(text)]
-
-
-def _is_argv(value: Any, readings: list[Findings]) -> bool:
-    """A list whose elements are no lines: one is an option, or no shell would take it. Then only its words count."""
-    return isinstance(value, list) and (
-        any(isinstance(item, str) and item.startswith("-") for item in value)
-        or not all(found.split for found in readings[1:])
-    )
 
 
 def _texts_only(value: list[Any]) -> bool:

@@ -17,6 +17,7 @@ from subluminal.core.engine.addresses import LOOPBACK, PRIVATE, Networks, dotted
 from subluminal.core.engine.authorities import authorities, split_authority
 from subluminal.core.engine.faults import Unavailable
 from subluminal.core.engine.spellings import percent_decoded, printable
+from subluminal.core.engine.where import MAX_ELEMENTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,8 +25,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 MAX_HOST_CHARS = 1_024
-# Texts that are remembered; longer ones are read again for each rule.
-MAX_KEPT, MAX_KEPT_CHARS = 128, 1_024
+# Names in other letters take the longest to read, and no resolver takes a longer one.
+MAX_NAME_CHARS = 255
+# Texts that are remembered: as many as one predicate looks at, so that of a list none is read again for each rule.
+# Longer ones are; what makes them long is passed over quickly.
+MAX_KEPT, MAX_KEPT_CHARS = MAX_ELEMENTS, 1_024
 MAX_SHOWN = 4
 MAX_SHOWN_CHARS = 200
 # What no host has, in any reading: who sends it hopes for a parser that stops there.
@@ -215,6 +219,8 @@ def _named(text: str) -> list[Host | None]:
     names: list[str] = [text.lower()]
     found: list[Host | None] = []
     if not text.isascii():
+        if len(text) > MAX_NAME_CHARS:
+            return [None]
         from subluminal.core.engine.idna import ascii_names  # few hosts need it
 
         names, sure = ascii_names(text)

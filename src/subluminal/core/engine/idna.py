@@ -32,7 +32,9 @@ def ascii_names(host: str) -> tuple[list[str], bool]:
 def _mapped(host: str, keeping: bool) -> str:
     """Lower case, compatible forms as plain letters, and without what is not to be seen."""
     seen = "".join(
-        char for char in host.translate(_DOTS) if (keeping and char in _KEPT_BY_ONE) or not in_table_b1(char)
+        char
+        for char in host.translate(_DOTS)
+        if char.isascii() or (keeping and char in _KEPT_BY_ONE) or not in_table_b1(char)
     )
     folded = seen if keeping else seen.replace("ς", "σ")
     folded = "".join(

@@ -14,6 +14,7 @@ from __future__ import annotations
 from subluminal.contracts.vocabulary import UNJUDGED_ARGS
 from subluminal.core.engine.faults import Unavailable
 from subluminal.core.engine.spellings import MAX_CHARS, printable, spellings
+from subluminal.core.engine.where import held_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from subluminal.core.engine.places import Places
 
+_OPENS_OBJECT = frozenset("{ \t\n\r")
 MAX_SHOWN = 4
 MAX_SHOWN_CHARS = 200
 
@@ -97,11 +99,11 @@ class PathWithin:
 
     def _any(self, read: Read, places: Places) -> bool:
         entries, doubt = self._entries, read.doubt or self._doubt
-        if self._later:
-            try:  # asked anew each time: what was not there may be a link by now
-                entries = entries + [_Entry(places.real("/", path)) for path in self._later]
+        for later in self._later:  # asked anew each time: what was not there may be a link by now
+            try:
+                entries = [*entries, _Entry(places.real("/", later))]
             except Unavailable as unavailable:
-                doubt = unavailable.why
+                doubt = doubt or unavailable.why
         for path, folded in read.paths:
             for entry in entries:
                 if entry.holds(path, folded, places):
@@ -171,23 +173,35 @@ def entry_fault(entry: str) -> str | None:
 
 def read_path(value: str, places: Places) -> Read:
     """Where a value may lead. Nothing opens a NUL unless the text is shortened; lone surrogates have no one name."""
-    if len(value) > MAX_CHARS:
-        return Read([], "the path is too long", True)
-    openable = "\0" not in value
+    doubt = ""
+    if len(value) > MAX_CHARS:  # the system opens none, but Node shortens it first
+        doubt, value = "the path is too long", _squeezed(value)
+        if len(value) > MAX_CHARS:
+            return Read([], doubt, True)
+    openable = "\0" not in value and not (value[:1] in _OPENS_OBJECT and _is_object(value))
     text = value
     if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
         text = "".join("\ufffd" if "\ud800" <= char <= "\udfff" else char for char in text)  # as Node does
         openable = False
-    texts, doubt = spellings(text, places.variable)
+    texts, unclear = spellings(text, places.variable)
+    doubt = doubt or unclear
     found: dict[str, None] = {}
     for one in texts:
-        for base, path in _starts(one, places):
-            try:
-                for real in _led(base, path, places):
-                    found[real] = None
-            except Unavailable as unavailable:
-                doubt = doubt or unavailable.why
+        for start, path in _starts(one, places):
+            for base, way in _ways(start, path):
+                try:
+                    found[places.real(base, way)] = None
+                except Unavailable as unavailable:
+                    doubt = doubt or unavailable.why
     return Read(list(found), doubt, openable)
+
+
+def _is_object(text: str) -> bool:
+    """An object in a text is one to servers that take either: who knows what they open then."""
+    try:
+        return held_in(text) is not None
+    except Unavailable:
+        return True
 
 
 def _starts(text: str, places: Places) -> Iterator[tuple[str, str]]:
@@ -204,14 +218,25 @@ def _starts(text: str, places: Places) -> Iterator[tuple[str, str]]:
                 yield "/", f"{home}/{below}"
 
 
-def _led(base: str, path: str, places: Places) -> Iterator[str]:
-    """Physically, and as those see it who shorten the text first."""
+def _ways(base: str, path: str) -> Iterator[tuple[str, str]]:
+    """Physically, and as those see it who shorten the text first. Where one leads nowhere, the other may lead."""
     if ".." in path:
         short = shortened(path if base == "/" else f"{base}/{path}")
         if "\0" not in short:
-            yield places.real("/", short)
+            yield "/", short
     if "\0" not in path:
-        yield places.real(base, path)
+        yield base, path
+
+
+def _squeezed(path: str) -> str:
+    """Shortened by its text, but not above where it starts."""
+    kept: list[str] = []
+    for name in path.split("/"):
+        if name == ".." and kept and kept[-1] != "..":
+            kept.pop()
+        elif name and name != ".":
+            kept.append(name)
+    return ("/" if path.startswith("/") else "") + "/".join(kept)
 
 
 def shortened(path: str) -> str:

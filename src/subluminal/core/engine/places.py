@@ -10,7 +10,8 @@ if TYPE_CHECKING:
         """Passed in by whoever builds an `Engine`. Absolute POSIX paths throughout."""
 
         # What this judgement has found out about values. The engine empties it at the start of each: links change.
-        seen: dict[str, Any]
+        # Under None, what the places themselves remember for as long.
+        seen: dict[str | None, Any]
 
         @property
         def home(self) -> str:

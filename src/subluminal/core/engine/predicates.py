@@ -63,8 +63,10 @@ class Predicate:
         return decided_among(values, self._generous, self.test, None if complete else too_many(self.key))
 
     def values(self, args: dict[str, Any]) -> tuple[list[Any], bool]:
-        """What is tested, and whether that is all there is."""
+        """What is tested, and whether that is all there is. Strictly, every element of a list has to have something."""
         found = self._where.locate(args, generous=self._generous, listed=self._listed)
+        if found.lacking and not self._generous:
+            return [], True
         if self._takes_lists:
             return found.values, found.complete
         values, complete = spread(found.values, generous=self._generous)

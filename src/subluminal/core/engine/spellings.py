@@ -59,6 +59,7 @@ def _readings(text: str, variable: Variable) -> Iterator[str | None]:
         yield text.replace("\\", "/")
     if "$" in text:
         yield _expanded(text, variable)
+        yield _expanded(text, lambda name: variable(name) or "")
     if not text.isascii():
         from unicodedata import normalize  # few paths need it
 
@@ -125,7 +126,7 @@ def printable(text: str) -> str:
 
 
 def _expanded(text: str, variable: Variable) -> str:
-    """`$NAME` and `${NAME}`; one that is not set stays, as Python leaves it."""
+    """`$NAME` and `${NAME}`. One that is not set stays, as Python leaves it; to Go and to shells it is empty."""
     first, *pieces = text.split("$")
     out = [first]
     for piece in pieces:

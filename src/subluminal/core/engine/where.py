@@ -1,7 +1,7 @@
 """Where a predicate looks: a key of `match.args` as a path, and the values that a call has there.
 
 `options.force` steps into an object, `files[].path` into every element of a list, `\\.` is a literal dot, `\\[` a
-bracket and `\\\\` a backslash. A key that has an unescaped dot or `[]` is one top-level key as well, as it was before
+bracket and `\\\\` a backslash. A key with one of these is one top-level key as well, as it stands and as it was before
 keys were paths; what has no path to it (`a..b`, `.a`, `a[]b`) is only that.
 
 The Python SDK reads a top-level text as JSON where its tool wants an object or a list, and clients send such texts. So
@@ -74,7 +74,10 @@ def segments(key: str) -> int:
 
 
 class Found(Struct, eq=False, gc=False):
-    """The values at a place. `complete`: none is left out for the bound. `lacking`: an element has nothing there."""
+    """The values at a place. `complete`: none is left out for the bound.
+
+    `lacking`: an element has nothing there, or strictly something else than a list where one is stepped into.
+    """
 
     values: list[Any]
     complete: bool = True
@@ -95,7 +98,7 @@ class Where:
         self._first: str = steps[0] or ""
         self._steps = steps[1:]
         self.plain = not self._steps
-        self._literal = None if self.plain else key
+        self._literal = None if key == self._first and self.plain else key
 
     def locate(self, args: dict[str, Any], *, generous: bool, listed: bool = True) -> Found:
         """`listed`: a list that stands as JSON in the text at the end of a path counts beside the text."""
@@ -112,7 +115,10 @@ class Where:
             if self._steps:
                 _walk(found, self._steps, generous)
         if self._literal is not None and self._literal in args:
-            found.values.append(args[self._literal])
+            value = args[self._literal]
+            found.values.append(value)
+            if listed and value.__class__ is str and isinstance(held := held_in(value), list):
+                found.values.append(held)
         return found
 
 
@@ -137,20 +143,39 @@ def _walk(found: Found, steps: list[str | None], generous: bool) -> None:
                     room -= len(value)
                 elif generous:
                     reached.append(value)
+                else:
+                    found.lacking = True
         values = reached
     found.values = values
+
+
+# Texts and what they hold, for the rules that ask about one call. Arguments that are inspected have no more characters.
+MAX_KEPT_CHARS = 1 << 20
+_held: dict[str, Any] = {}
 
 
 def held_in(text: str) -> Any:
     """The object or list that a text is as JSON, to a server that asks for one; None if it is no such text."""
     if text.lstrip(_BLANKS)[:1] not in ("[", "{"):
         return None
-    from json import loads  # what the SDK does: the last of two equal keys counts
+    held = _held.get(text, _held)
+    if held is not _held:
+        return held
+    if sum(map(len, list(_held))) + len(text) > MAX_KEPT_CHARS or len(_held) >= MAX_ELEMENTS:
+        _held.clear()  # threads may share it: nothing here relies on what was there a moment ago
+    held = _held[text] = _loaded(text)
+    return held
+
+
+def _loaded(text: str) -> Any:
+    from json import JSONDecodeError, loads  # what the SDK does: the last of two equal keys counts
 
     try:
         return loads(text)
-    except ValueError:
+    except JSONDecodeError:
         return None
+    except ValueError:  # other versions of Python read it
+        raise Unavailable(UNJUDGED_ARGS, "a text holds JSON with a number that is too long to be read") from None
     except RecursionError:
         raise Unavailable(UNJUDGED_ARGS, "a text holds JSON that nests too deep to be read") from None
 

@@ -1,17 +1,21 @@
 """Entries of `path_within`: which lies in which, by their words alone.
 
-An entry names a directory and all below it. What a link on some machine makes of it is not known here.
+An entry names a directory and all below it. What a link on some machine makes of it is not known here. Below `/` and
+`~` links are the user's own; those of a repository come with it, and a change that puts `src` for `.` may bring a link
+`src` that leads anywhere. So of relative entries only equal ones compare.
 """
 
 from __future__ import annotations
 
 
 def directory_covers(wide: str, narrow: str) -> bool:
-    """`~/work` covers `~/work/a`; a relative and an absolute entry do not compare."""
-    if wide == narrow:
+    """`~/work` covers `~/work/a`, `/` all; a relative and an absolute entry do not compare."""
+    if wide == narrow or is_everything(wide):
         return True
     (start, steps), (other, below) = _read(wide), _read(narrow)
-    return start == other and ".." not in (*steps, *below) and below[: len(steps)] == steps
+    if start != other or ".." in (*steps, *below):
+        return False
+    return below == steps if start == "." else below[: len(steps)] == steps
 
 
 def leaves_root(entry: str) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 
+from subluminal.core.engine.addresses import is_network
+
 # The words of the language, and addresses that are certainly meant by them.
 _NETWORKS = {
     "private": [ipaddress.ip_network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")],
@@ -19,7 +21,9 @@ def host_covers(wide: str, narrow: str) -> bool:
         address = _address(narrow)
         return address is not None and any(address in network for network in _NETWORKS[wide])
     if wide.startswith("*.") and "*" not in wide[1:]:
-        # Names below it; neither the name itself nor a word.
+        # Names below it; neither the name itself nor a word, nor an address, which is also met by other names.
+        if is_network(narrow):
+            return False
         return narrow.endswith(wide[1:]) and len(narrow) > len(wide) - 1 and not narrow.startswith(".")
     return False
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.effort import growth
+from harness.effort import calls_made, growth
 from subluminal.contracts.vocabulary import UNJUDGED_ARGS
-from subluminal.core.engine.commands import MAX_ELEMENTS, CommandOf, read_line
+from subluminal.core.engine.commands import MAX_ELEMENTS, CommandOf, read_command, read_line
 from subluminal.core.engine.faults import Unavailable
 from subluminal.core.engine.shell.findings import MAX_CHARS, MAX_COMMANDS, MAX_NESTING
 
@@ -169,7 +169,7 @@ def test_beyond_the_bounds_nothing_is_judged() -> None:
 
 
 def test_rules_that_ask_about_one_call_share_its_reading() -> None:
-    assert read_line("ls -l | sort") is read_line("ls -l | sort")
+    assert read_command("ls -l | sort") is read_command("ls -l | sort")
 
 
 def test_what_was_read_is_said() -> None:
@@ -217,10 +217,27 @@ def test_time_grows_with_the_line_and_no_faster(shape: str) -> None:
     per_unit = (len(make(20)) - len(make(10))) / 10
     small, large = (make(int(chars / per_unit) - 20) for chars in (MAX_CHARS // 16, MAX_CHARS))
     assert MAX_CHARS // 2 < len(large) <= MAX_CHARS
-    assert (
-        growth(lambda chars: read_line.__wrapped__(large if chars == len(large) else small), len(small), len(large), 3)
-        < 3
-    )
+    assert growth(lambda chars: read_line(large if chars == len(large) else small), len(small), len(large), 3) < 3
+
+
+def test_a_list_is_read_once_however_many_rules_ask() -> None:
+    """A thousand lines were read anew for every rule."""
+    lines = [f"a && b | c; x{number}" for number in range(300)]
+
+    def judge(rules: int) -> None:
+        for number in range(rules):
+            assert CommandOf({"programs": [f"p{number}"]}, True)(list(lines)) is False
+
+    reading_twice = calls_made(lambda: [read_line(line) for line in lines * 2])
+    assert calls_made(lambda: judge(20)) < 2 * reading_twice
+
+
+def test_of_a_list_no_more_characters_are_read_than_of_a_line() -> None:
+    words = ["a;" * 5_000 + str(number) for number in range(20)]
+    small = calls_made(lambda: stops(["rm"], words[:6]))
+    assert stops(["rm"], words) == "?"
+    assert calls_made(lambda: stops(["rm"], [*words[1:], "b"])) < 1.5 * small
+    assert stops(["rm"], ["env", "rm", "x" * MAX_CHARS]) is True
 
 
 @given(st.text(alphabet="ab$(){}[]<>&|;'\"`\\\n #=!*?~-1", max_size=60))

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.effort import calls_made
 from subluminal.core.engine.addresses import dotted, ipv4
 from subluminal.core.engine.faults import Unavailable
-from subluminal.core.engine.hosts import HostIn, pattern_fault, read_hosts
+from subluminal.core.engine.hosts import HostIn, hosts_of, pattern_fault, read_hosts
+from subluminal.core.engine.where import MAX_ELEMENTS
 
 
 def names(url: str) -> list[str]:
@@ -251,3 +253,21 @@ def test_an_address_is_one_number_in_every_spelling(number: int) -> None:
     spelled = [dotted(number), str(number), hex(number), ".".join(map(hex, parts)), f"{parts[0]}.{number & 0xFFFFFF}"]
     assert all(ipv4(text) == ({number}, True) for text in spelled)
     assert number in ipv4(".".join(f"0{part:o}" for part in parts))[0]
+
+
+def test_a_list_of_hosts_is_read_once_however_many_rules_ask() -> None:
+    urls = [f"http://h\u00e9{number}\u00df.org/" for number in range(MAX_ELEMENTS)]
+    first, *others = [HostIn([f"h{number}.com"], True) for number in range(10)]
+    reading = calls_made(lambda: [first(url) for url in urls])
+    assert calls_made(lambda: [host_in(url) for host_in in others for url in urls]) < reading
+
+
+def test_a_long_name_in_other_letters_is_not_read() -> None:
+    long, longest = ("http://" + "\u00e9." * dots + "com/" for dots in (100, 500))
+    assert HostIn(["*.com"], True)(long) is True
+    with pytest.raises(Unavailable):
+        HostIn(["*.com"], True)(longest)
+    with pytest.raises(Unavailable):
+        HostIn(["*.com"], False)(longest)
+    hosts_of.cache_clear()
+    assert calls_made(lambda: hosts_of(longest)) < calls_made(lambda: hosts_of(long))

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.effort import calls_made
 from subluminal.core.engine.faults import Unavailable
 from subluminal.core.engine.paths import MAX_CHARS, PathWithin, entry_fault, shortened
 from subluminal.core.engine.spellings import MAX_SPELLINGS, percent_decoded, spellings
@@ -79,6 +80,10 @@ def test_one_link_and_two_dots_are_judged_both_ways(here: Here) -> None:
         "~/x",
         "$OUT/x",
         "${OUT}/x",
+        "$NOT_SET/etc/passwd",
+        "${NOT_SET}/etc/passwd",
+        '{"path": "/etc/passwd"}',
+        ' {"path": "x"}',
         "file:../outside/x",
         "%2e%2e/outside/x",
         "..\\outside\\x",
@@ -125,6 +130,54 @@ def test_what_cannot_be_judged_says_why(here: Here, value: str, why: str) -> Non
         with pytest.raises(Unavailable) as raised:
             ask(value)
         assert why in raised.value.why
+
+
+def test_a_reading_that_leads_nowhere_does_not_hide_the_other(here: Here) -> None:
+    """`link/../f` is a loop to who shortens the text, and a file outside to who does not."""
+    (here.base / "outside" / "deep").mkdir()
+    (here.repo / "link").symlink_to(here.base / "outside" / "deep")
+    (here.repo / "f").symlink_to("f")
+    assert here.deny("../outside")("link/../f")
+    assert here.allow("sub")("link/../f") is False
+
+
+@pytest.mark.parametrize("path", ["./" * MAX_CHARS, "sub/../" * MAX_CHARS, "/" * MAX_CHARS])
+def test_a_path_too_long_to_open_is_stopped_by_what_is_left_when_it_is_shortened(here: Here, path: str) -> None:
+    value = (str(here.base) if path[0] == "/" else "..") + "/" + path + "outside/x"
+    if path[0] == "s":
+        value = path + "../outside/x"
+    assert here.deny("../outside")(value)
+    with pytest.raises(Unavailable):
+        here.allow("/")(value)
+    assert here.allow("sub")(value) is False
+
+
+def test_brackets_that_nest_too_deep_for_json_hide_no_path(here: Here) -> None:
+    value = '{"a":' + "[" * 3_000 + "/../../outside/x"
+    assert here.deny("../outside")(value)
+    assert here.allow("/")(value) is False
+
+
+def test_an_entry_that_became_a_loop_does_not_hide_one_that_became_a_link(here: Here) -> None:
+    ask = here.deny("first", "second")
+    (here.repo / "first").symlink_to("first")
+    (here.repo / "second").symlink_to(here.base / "outside")
+    assert ask(f"{here.base}/outside/x")
+
+
+def test_readings_and_rules_share_what_was_looked_up(here: Here) -> None:
+    """However many directories a server is given, a tree in which they all lie is walked once."""
+    deep = "b/" * 400
+    (here.repo / deep).mkdir(parents=True)
+    starts = [f"{here.repo}/{'b/' * depth}" for depth in range(1, 17)]
+
+    def judged(*words: str) -> int:
+        places = ThisMachine({}, str(here.repo), command=["server", *words])
+        ask = PathWithin(["/nowhere"], True, places)
+        assert len(places.starts) == len(words) + 1
+        return calls_made(lambda: ask(deep), of="lstat")
+
+    assert judged(*starts) < 1.1 * judged()
 
 
 def test_a_file_url_of_another_host_cannot_be_let_through_and_is_stopped_by_its_path(here: Here) -> None:

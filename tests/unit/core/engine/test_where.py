@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.effort import growth
+from harness.effort import cpu_ratio, growth
+from subluminal.core.engine import where
 from subluminal.core.engine.faults import Unavailable
 from subluminal.core.engine.matchers import ArgsMatch, is_plain
 from subluminal.core.engine.where import EACH, MAX_ELEMENTS, Where, held_in, parse_path, segments, spread
@@ -288,3 +289,63 @@ def test_keys_that_look_like_paths_find_only_themselves() -> None:
     assert found("[]", args) == [3]
     assert found(".", args) == [5]
     assert found("", args) == [4]
+
+
+# -- what an agent tries ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        [{"p": "ok"}, {}],
+        [{"p": "ok"}, "evil"],
+        [{"p": "ok"}, None],
+        [{"p": "ok"}, [{"p": "evil"}]],
+        [{"p": "ok"}, {"P": "evil"}],
+    ],
+)
+def test_an_element_without_the_key_lets_nothing_through(files: list[Any]) -> None:
+    """A tool may take a text in place of an object, or another name for the key."""
+    for spec in ({"key_glob": {"f[].p": ["ok"]}}, {"key_equals": {"f[].p": "ok"}}, {"key_in": {"f[].p": ["ok"]}}):
+        assert ArgsMatch(spec, False)({"f": files[:1]})
+        assert not ArgsMatch(spec, False)({"f": files})
+        assert ArgsMatch(spec, True)({"f": files})
+
+
+def test_what_is_no_list_beside_lists_lets_nothing_through() -> None:
+    spec = {"key_glob": {"f[].p[]": ["ok"]}}
+    assert ArgsMatch(spec, False)({"f": [{"p": ["ok"]}, {"p": []}]})
+    assert not ArgsMatch(spec, False)({"f": [{"p": ["ok"]}, {"p": "evil"}]})
+
+
+def test_a_key_with_a_backslash_is_itself_as_well() -> None:
+    for key in ("a\\.b", "a\\[b", "a\\\\b", "a\\b"):
+        assert ArgsMatch({"has_keys": [key]}, True)({key: 1})
+        assert ArgsMatch({"key_equals": {key: 1}}, True)({key: 1})
+    assert ArgsMatch({"key_equals": {"a\\.b": 1}}, True)({"a.b": 1})
+    assert not ArgsMatch({"key_equals": {"a\\.b": 1}}, False)({"a.b": 1, "a\\.b": 2})
+
+
+def test_a_list_in_a_text_counts_under_a_dotted_key_too() -> None:
+    for key in ("a", "a.b"):
+        assert ArgsMatch({"key_glob": {key: ["evil"]}}, True)({key: '["ok", "evil"]'})
+        assert not ArgsMatch({"key_glob": {key: ["?ok*"]}}, False)({key: '["ok", "evil"]'})
+
+
+def test_a_number_that_python_refuses_hides_nothing_in_a_text() -> None:
+    text = '{"p": "evil", "n": ' + "1" * 5_000 + "}"
+    with pytest.raises(Unavailable):
+        ArgsMatch({"key_equals": {"a.p": "evil"}}, True)({"a": text})
+
+
+def test_a_text_is_parsed_once_however_many_rules_ask() -> None:
+    text = json.dumps([["x"] * 20] * 2_000)
+    rules = [ArgsMatch({"key_equals": {"a.b": number}}, True) for number in range(50)]
+
+    def judge(texts: list[str]) -> None:
+        for number, one in enumerate(rules):
+            one({"a": texts[number % len(texts)]})
+
+    others = [f"{text} {chr(10) * number}" for number in range(len(rules))]
+    assert cpu_ratio(lambda: judge([text]), lambda: judge(others), 0.2) < 0.2
+    assert sum(map(len, where._held)) <= where.MAX_KEPT_CHARS

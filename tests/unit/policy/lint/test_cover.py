@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from subluminal.core.engine.matchers import ArgsMatch
 from subluminal.core.engine.names import glob_pattern
+from subluminal.host.places import ThisMachine
 from subluminal.policy.lint.cover import match_covers, may_overlap
 from subluminal.policy.lint.patterns import compiled_regex, glob_covers, names_overlap, normal_glob
 
@@ -169,3 +171,24 @@ def test_disjoint_names_do_not_overlap() -> None:
 @pytest.mark.parametrize("pattern", ["^a+$", "(?i)x", r"\bword\b", "(?P<n>a)", "[[:alpha:]]", r"\p{Greek}", "a{2,3}?"])
 def test_linear_time_syntax_is_accepted(pattern: str) -> None:
     assert compiled_regex(pattern).fault is None
+
+
+def test_a_link_of_the_repository_may_lead_out_of_it(tmp_path: Path) -> None:
+    """A change that puts `sub` for `.` may bring the link: that it narrows an exception is not certain."""
+    (tmp_path / "repo" / ".git").mkdir(parents=True)
+    (tmp_path / "repo" / "sub").symlink_to(tmp_path)
+    places = ThisMachine({}, str(tmp_path / "repo"))
+    inside, linked = ({"path_within": {"path": [entry]}} for entry in (".", "sub"))
+    outside = {"path": str(tmp_path / "x")}
+    assert not ArgsMatch(inside, False, places)(outside) and ArgsMatch(linked, False, places)(outside)
+    assert not match_covers({"args": inside}, {"args": linked})
+    assert match_covers({"args": inside}, {"args": {"path_within": {"path": ["./"]}}})
+    assert match_covers({"args": {"path_within": {"path": ["/"]}}}, {"args": linked})
+    assert match_covers(*({"args": {"path_within": {"path": [entry]}}} for entry in ("~/a", "~/a/b")))
+
+
+def test_an_address_is_met_by_more_than_its_digits() -> None:
+    digits, address = ({"host_in": {"url": [pattern]}} for pattern in ("*.3.4", "1.2.3.4"))
+    translated = {"url": "http://[64:ff9b::1.2.3.4]/"}
+    assert ArgsMatch(address, True)(translated) and not ArgsMatch(digits, True)(translated)
+    assert not match_covers({"args": digits}, {"args": address}, generous=True)
