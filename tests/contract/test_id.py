@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,9 @@ def test_a_policy_selects_pods_by_what_the_downward_api_says(
 ) -> None:
     policy = {**load_policy("deny_above_allow.yaml"), "selectors": selectors}
     setup = Shim(tmp_path, "linear", fake_server(tools={"delete_all": {}}), policy=policy, env=in_pod(tmp_path))
+    # As a child of a client that has this environment: what only an entry says sheds no policy.
+    client = "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))"
+    setup.command = [sys.executable, "-c", client, *setup.command]
     (reply,) = setup.run(("delete_all", {}))
     assert ("error" in reply) is applies
 

@@ -49,6 +49,9 @@ def configuration(client: str) -> str:
     return "model = 'x'\n\n" + "\n".join(tables)
 
 
+CLIENT = "import json, subprocess, sys; sys.exit(subprocess.call(json.loads(sys.argv[1]), env=json.loads(sys.argv[2])))"
+
+
 def start_like(client: str, path: Path, server: str) -> Agent:
     """Start a server as the client would: its entry's command, and the environment that the client gives."""
     text = path.read_text()
@@ -58,7 +61,8 @@ def start_like(client: str, path: Path, server: str) -> Agent:
     entry = entries[server]
     names = list(os.environ) if client == "claude" else [*SCRUBBED, *entry.get("env_vars", [])]
     env = {name: os.environ[name] for name in names if name in os.environ} | entry.get("env", {})
-    return Agent([entry["command"], *entry["args"]], env=env, cwd=path.parent)
+    words = json.dumps([entry["command"], *entry["args"]])
+    return Agent([sys.executable, "-c", CLIENT, words, json.dumps(env)], env=dict(os.environ), cwd=path.parent)
 
 
 @pytest.mark.contract("IMP-001", "IMP-002", "EVT-006")
@@ -87,7 +91,7 @@ def test_from_import_to_the_first_recorded_call_and_back(home: ClientHome, clien
     assert first["server_name"] in SERVERS, "servers keep the names they have in the client's file"
     recorded = [json.loads(line) for line in sub("query", "--json").stdout.splitlines()]
     assert {call["server_name"] for call in recorded} == set(SERVERS)
-    assert len({call["run_id"] for call in recorded}) == 1, "both servers were started by one client process"
+    assert len({call["run_id"] for call in recorded}) == len(SERVERS), "each was started by a client of its own"
     restored = sub("restore", client)
     assert restored.returncode == 0, restored.stderr
     assert path.read_bytes() == original

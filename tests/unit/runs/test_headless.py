@@ -252,7 +252,7 @@ class TestBundle:
                 report = run_sub(tmp_path / "sub", "verify", str(trace))
                 assert report.returncode == 0, report.stdout
             finally:
-                process.kill()
+                process.terminate()  # and with it the agent, which a kill would leave behind
 
     def test_the_jobs_page_gets_the_summary(self, tmp_path: Path) -> None:
         page = tmp_path / "page.md"
