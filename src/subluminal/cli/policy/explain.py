@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from textwrap import wrap
 from typing import Any
 
@@ -12,7 +13,7 @@ import msgspec
 from subluminal.cli.policy.predicates import predicate_lines
 from subluminal.cli.policy.stacked import judging, print_together, together
 from subluminal.cli.policy.who import acting_as, acting_here, identity_options, json_object
-from subluminal.cli.render.columns import pad, terminal_columns, width
+from subluminal.cli.render.columns import cut, pad, terminal_columns, width
 from subluminal.cli.render.moments import parsed
 from subluminal.cli.render.output import DECISION_COLOURS, paint, print_json
 from subluminal.contracts.errors import UsageError
@@ -153,7 +154,7 @@ def _print(explanation: Explanation, server_name: str | None = None, tool_name: 
     names = [printable(record["rule_id"]) for record in explanation.trace]
     cells = max(map(width, names), default=0)
     for number, (name, record) in enumerate(zip(names, explanation.trace, strict=True), 1):
-        print(f"{number:4}  {pad(name, cells)}  {record['kind']:<10}  {_outcome(record)}")
+        _print_rule(f"{number:4}  {pad(name, cells)}  {record['kind']:<10}  ", record)
         for line in predicate_lines(record["predicates"]):
             print(line)
     if explanation.trace:
@@ -161,17 +162,26 @@ def _print(explanation: Explanation, server_name: str | None = None, tool_name: 
     _print_decision(decision)
 
 
-def _outcome(record: dict[str, Any]) -> str:
-    text = printable(str(record["why"]))
-    if record["readings"]:
-        text += f" ({', '.join(map(_reading, record['readings']))})"
+def _print_rule(head: str, record: dict[str, Any]) -> None:
+    """On one line where it fits; else what follows from the match stands below it, each part on a line of its own."""
+    parts, columns = list(_outcome(record)), terminal_columns()
+    action = paint(str(record["decision"]), DECISION_COLOURS.get(record["decision"]))
+    whole = head + "  ".join(parts).replace("  ->", " ->", 1)
+    lines = [whole] if columns is None or width(whole) <= columns else [head + parts[0], *parts[1:]]
+    for number, line in enumerate(lines):
+        shown = line if columns is None else cut(line, columns - MARGIN if number else columns)
+        print(f"{' ' * MARGIN if number else ''}{shown}".replace(f"-> {record['decision']} (", f"-> {action} ("))
+
+
+def _outcome(record: dict[str, Any]) -> Iterator[str]:
+    """Why it did or did not match, what it decides, and how it counted."""
+    readings = ", ".join(map(_reading, record["readings"]))
+    yield printable(str(record["why"])) + (f" ({readings})" if readings else "")
     if record["decision"]:
-        action = paint(record["decision"], DECISION_COLOURS.get(record["decision"]))
-        text += f" -> {action} ({printable(record['reason_code'])})"
+        yield f"-> {record['decision']} ({printable(record['reason_code'])})"
     before, after = record["state_before"], record["state_after"]
     if record["matched"] and before != after:
-        text += f"  [{_state(before)} -> {_state(after)}]"
-    return text
+        yield f"[{_state(before)} -> {_state(after)}]"
 
 
 def _reading(reading: dict[str, str]) -> str:
