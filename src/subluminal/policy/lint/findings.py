@@ -103,5 +103,5 @@ class UnreadablePolicy(InvalidPolicy):
     def __init__(self, path: str, why: str) -> None:
         fix = "check the path and its permissions; `sub policy init` writes a starter"
         if why == "it is a directory":
-            fix = f"name the file in it, such as {path.rstrip('/')}/policy.yaml"
+            fix = "name the policy file in it"
         super().__init__([Finding(ERROR, "unreadable", f"cannot read the policy: {why}", fix, path, 1, 1)])
