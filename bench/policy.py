@@ -24,12 +24,12 @@ from collections.abc import Callable
 from typing import Any
 
 import figures
-from subluminal.host.places import ThisMachine
 
 from subluminal.contracts.identity import Identity
 from subluminal.contracts.toolcall import ToolCall
 from subluminal.core.engine.stack import Engine, Stack
 from subluminal.core.engine.state import LocalState
+from subluminal.host.places import ThisMachine
 
 SIZES = (10, 100, 1_000, 10_000)
 TOOLS = [f"{verb}_{noun}" for verb in ("get", "list", "create", "update", "search") for noun in "abcdefghij"]

@@ -32,6 +32,8 @@ MAY_LOOK_AT_A_CLOCK = {
     "unit/cli/agents/test_kill.py": "compared with a command that has nothing to wait for",
     "unit/cli/tail/test_tail.py": "compared with the start of a process",
     "unit/host/run/test_state.py": "files are made to look old",
+    "unit/host/run/test_wide.py": "the clock is set, from what it says",
+    "unit/host/test_identity.py": "an id carries the start of a process, which only the clock knows as well",
 }
 
 

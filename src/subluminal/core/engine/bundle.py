@@ -69,7 +69,7 @@ class Engine:
         reads = (READ_LIKE,) if defaults.get("fail_open_read_tools") else ()
         self.fails_open_for = frozenset(defaults.get("fail_open_classes") or ()).union(reads)
         self.max_legs = min(int(defaults.get("max_legs") or MAX_LEGS), MAX_INTEGER)
-        self.places = places
+        self.places = places if _follows_paths(snapshot.get("rules") or []) else None
         self.rules = build_rules(snapshot.get("rules") or [], identity, places)
         # Distinguishes the state of bundles that carry the same policy_id; set by the stack.
         self.state_name = self.policy.policy_id
@@ -250,6 +250,12 @@ def _not_overridden(
         elif overridden is not None:
             overridden(rule, allow.rule_id)
     return left
+
+
+def _follows_paths(rules: list[dict[str, Any]]) -> bool:
+    matches = [match for rule in rules for match in (rule.get("match"), rule.get("unless")) if match]
+    parts = [part for match in matches for part in (match, *(match.get("any_of") or ()))]
+    return any("path_within" in (part.get("args") or ()) for part in parts)
 
 
 def _args_or_none(judgement: Judgement) -> Any:

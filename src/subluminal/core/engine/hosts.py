@@ -108,6 +108,7 @@ class HostIn:
 
 def pattern_fault(pattern: str) -> str | None:
     """Why a pattern is no host; for the linter."""
+    pattern = _unbracketed(pattern)
     if pattern in (LOOPBACK, PRIVATE) or is_network(pattern):
         return None
     if "://" in pattern or "/" in pattern:
@@ -121,7 +122,13 @@ def pattern_fault(pattern: str) -> str | None:
     return None
 
 
+def _unbracketed(pattern: str) -> str:
+    """[::1] as URLs write it."""
+    return pattern[1:-1] if pattern[:1] == "[" and pattern[-1:] == "]" and ":" in pattern else pattern
+
+
 def _test(pattern: str, generous: bool) -> Callable[[Host], bool]:
+    pattern = _unbracketed(pattern)
     if pattern in (LOOPBACK, PRIVATE):
         return _word_test(pattern, generous)
     if is_network(pattern):

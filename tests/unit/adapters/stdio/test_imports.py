@@ -54,9 +54,9 @@ STANDARD_AT_FIRST_BYTE = STANDARD_BEFORE_SPAWN | {
     "_blake2", "encodings.ascii", "_collections", "_datetime", "_decimal", "_functools", "_json", "_operator",
     "_sha2", "_sha256", "_signal", "_sre", "_struct", "_typing", "_uuid", "binascii", "collections",
     "collections.abc", "contextlib", "copyreg", "datetime", "decimal", "enum", "errno", "fcntl", "functools", "gc",
-    "itertools", "keyword", "math", "mmap", "numbers", "operator", "platform", "re", "re._casefix", "re._compiler",
-    "re._constants", "re._parser", "reprlib", "select", "signal", "string", "struct", "textwrap", "time", "types",
-    "typing", "typing.io", "typing.re", "uuid", "zlib",
+    "itertools", "keyword", "math", "mmap", "numbers", "operator", "platform", "pwd", "re", "re._casefix",
+    "re._compiler", "re._constants", "re._parser", "reprlib", "select", "signal", "string", "struct", "textwrap",
+    "time", "types", "typing", "typing.io", "typing.re", "uuid", "zlib",
 }  # fmt: skip
 FORBIDDEN = {
     "asyncio", "json", "typing_extensions", "dataclasses", "inspect", "yaml", "ruamel", "click", "rich", "subprocess",

@@ -142,7 +142,7 @@ def test_a_failed_agent_is_exit_code_1_and_a_hint_to_its_stderr(terminal: Termin
         (["run", "claude", "--program", "/nowhere/x", "--", "x"], "cannot start x: No such file"),
         (["run", "gpt", "--", "x"], "'gpt' is not one of"),
         (["run", "claude"], "Missing argument"),
-        (["run", "claude", "--cwd", "/nowhere", "--", "x"], "does not exist"),
+        (["run", "claude", "--cwd", "/dev/null/nowhere", "--", "x"], "does not exist"),
     ],
 )
 def test_what_cannot_be_run_is_exit_code_2_and_a_sentence(terminal: Terminal, words: list[str], reason: str) -> None:
