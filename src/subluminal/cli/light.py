@@ -66,8 +66,8 @@ def guarded(work: Callable[[], int]) -> int:
         sys.stdout = None
         return 0
     except OSError as error:
-        place = f"{error.filename}: " if error.filename is not None else ""
-        print(printable(f"sub: {place}{error.strerror or error}"), file=sys.stderr)
+        for line in _told(error):
+            print(printable(line), file=sys.stderr)
         sys.stdout = None
         return 2
     except Exception as error:
@@ -78,3 +78,14 @@ def guarded(work: Callable[[], int]) -> int:
         print("  Run `sub doctor` to see the state of the ledger.", file=sys.stderr)
         return 2
     return code
+
+
+def _told(error: OSError) -> list[str]:
+    """What the system says of a file. Only the working directory has no name: it was removed under us."""
+    if isinstance(error, FileNotFoundError) and error.filename is None:
+        return [
+            "sub: The working directory is gone",
+            "  It was removed or renamed: `cd` to one that exists, and try again.",
+        ]
+    place = f"{error.filename}: " if error.filename is not None else ""
+    return [f"sub: {place}{error.strerror or error}"]

@@ -26,6 +26,10 @@ def is_test(path: str) -> bool:
     return path.endswith(SUFFIXES)
 
 
+def speaks_of_policy(source: bytes) -> bool:
+    return any(word in source for word in _WORDS)
+
+
 def policy_files(directory: str) -> list[str]:
     """Policies and tests below a directory, sorted; links to directories are not followed."""
     found = []
@@ -57,4 +61,4 @@ def _counts(path: str) -> bool:
         return own
     if b'"snapshot_format"' in source or b'"$defs"' in source:
         return False
-    return any(word in source for word in (_TEST_WORDS if is_test(path) else _WORDS))
+    return any(word in source for word in _TEST_WORDS) if is_test(path) else speaks_of_policy(source)

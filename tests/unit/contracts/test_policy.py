@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
+import re
+from typing import get_args
 
 import msgspec
 import pytest
 
+from harness import places
 from subluminal.contracts import vocabulary
-from subluminal.contracts.policy import Bundle, Rule, Snapshot, expand_hours
+from subluminal.contracts.policy import ArgsMatch, Budget, Bundle, CostFrom, Rule, Scope, Snapshot, expand_hours
 
 EFFECTS = {
     "allow": {"action": "ALLOW", "reason_code": "LISTED", "message": "Listed."},
@@ -391,3 +394,20 @@ def test_a_snapshot_is_the_bundle_with_its_format_and_hash():
     for fault in ({"policy_hash": "abc"}, {"snapshot_format": 2}):
         with pytest.raises(msgspec.ValidationError):
             check({**snapshot, **fault}, Snapshot)
+
+
+# Named by the interface pack, so on no page of additions.
+PACK = {
+    "run", "tool", "server_tool", "scope", "limit_calls", "limit_cost_units", "on_exceed", "cost_units_per_call",
+    "has_keys", "key_equals", "key_in", "numeric_range",
+}  # fmt: skip
+
+
+def test_every_addition_is_on_the_page_of_its_version() -> None:
+    source = (places.ROOT / "src" / "subluminal" / "contracts" / "policy.py").read_text()
+    page = (places.ROOT / "docs" / "contracts" / "0.2.0.md").read_text()
+    added = set(re.findall(r"(?m)^    ([a-z_]+): (?:Duration|.*# (?:.*\b)?additive)", source))
+    assert {"fail_open_classes", "any_of", "unless", "key_args", "override", "window", "backoff"} <= added
+    added |= {"max_legs", *get_args(Scope), *CostFrom.__struct_fields__}
+    added |= {*Budget.__struct_fields__, *ArgsMatch.__struct_fields__}
+    assert {name for name in added - PACK if not re.search(rf"\b{name}\b", page)} == set()

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import msgspec
 import pytest
 from msgspec import inspect
 
 from harness import places
+from harness.engine import FlatPlaces, Run
 from subluminal.cli.policy.group import COMMANDS, policy_group
+from subluminal.contracts.identity import Identity
 from subluminal.contracts.policy import Bundle
 from subluminal.core.engine.hints import PLACEHOLDERS
+from subluminal.policy.compile.bundle import compile_bundle
 from subluminal.policy.lint.findings import NOTE
 from subluminal.policy.lint.load import load_bundle
 from subluminal.policy.replay.cases import CaseFile
@@ -76,3 +80,55 @@ def test_the_examples_lint_clean(block: str) -> None:
 
 def test_there_are_examples() -> None:
     assert len(BLOCKS) >= 3
+
+
+def recipe(policy_id: str, env: str = "dev") -> Run:
+    (block,) = [block for block in BLOCKS if block.startswith(f"policy_id: {policy_id}\n")]
+    return Run(compile_bundle(block.encode(), "p.yaml"), places=FlatPlaces(), identity=Identity("run", env=env))
+
+
+@pytest.mark.parametrize(
+    ("tool", "args", "rule_id"),
+    [
+        ("write_file", {"path": "src/a.py"}, None),
+        ("write_file", {"path": "/work/src/../a.py"}, None),
+        ("write_file", {"path": "/etc/hosts"}, "writes-stay-here"),
+        ("write_file", {"path": "../a.py"}, "writes-stay-here"),
+        ("move_file", {"source": "a", "destination": "b"}, None),
+        ("move_file", {"source": "a", "destination": "/tmp/b"}, "moves-stay-here"),
+        ("move_file", {"source": "/tmp/a", "destination": "b"}, "moves-stay-here"),
+        ("fetch", {"url": "https://example.com/"}, None),
+        ("fetch", {"url": "http://localhost:3000/"}, None),
+        ("fetch", {"url": "http://10.0.0.7/"}, "no-private-network"),
+        ("fetch", {"url": "http://127.0.0.1:3000/"}, "no-private-network"),
+        ("Bash", {"command": "git status && rm -rf x"}, "no-rm-no-curl"),
+        ("Bash", {"command": "git status"}, None),
+    ],
+)
+def test_the_recipes_do_what_their_comments_say(tool: str, args: dict[str, Any], rule_id: str | None) -> None:
+    assert recipe("recipes").call(tool, args).decision.rule_id == rule_id
+
+
+def test_the_recipe_for_an_hour_counts_to_fifty() -> None:
+    run = recipe("recipes")
+    found = [run.call("t", {"n": number}).decision.rule_id for number in range(51)]
+    assert found == [None] * 50 + ["fifty-an-hour"]
+
+
+def test_the_recipe_for_mails_lets_reminders_through() -> None:
+    run, mail = recipe("recipes"), {"to": "a", "subject": "b", "body": "c"}
+    calls = [
+        mail,
+        {**mail, "priority": 1},
+        {**mail, "reminder": True},
+        {**mail, "reminder": "yes"},
+        {**mail, "to": "d"},
+    ]
+    found = [run.call("send_mail", args).decision.rule_id for args in calls]
+    assert found == [None, "no-mail-twice", None, "no-mail-twice", None]
+
+
+@pytest.mark.parametrize(("env", "action"), [("ci", "BLOCK"), ("dev", "ALLOW")])
+def test_the_recipe_for_ci_is_for_ci(env: str, action: str) -> None:
+    run = recipe("reads-in-ci", env)
+    assert [run.call(tool).decision.action for tool in ("read_file", "write_file")] == ["ALLOW", action]

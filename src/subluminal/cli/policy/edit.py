@@ -10,12 +10,13 @@ import click
 
 from subluminal.cli.policy.files import create_files, write_file
 from subluminal.cli.policy.source import source_of
+from subluminal.cli.policy.who import acting_here
 from subluminal.cli.render.output import note, print_json
 from subluminal.host.home import REPOSITORY_POLICY, ensure_private_dir, sub_home, user_policy
 from subluminal.policy.edit.layout import format_policy
 from subluminal.policy.edit.schema import SCHEMA_FILE, naming_its_schema, schema_bytes
 from subluminal.policy.edit.template import STARTER, TEMPLATES, described, template_files
-from subluminal.policy.sources import find_policies
+from subluminal.policy.in_force import policies_in_force
 from subluminal.reports.printable import printable
 
 
@@ -43,6 +44,7 @@ def init_command(path: str | None, template: str, list_: bool, user: bool, dry_r
     if list_:
         _print_templates(as_json)
         return
+    os.getcwd()  # raises where the directory is gone, before anything is written
     if user and path:
         raise click.UsageError("--user and PATH cannot be given together.")
     target = user_policy() if user else _target(path)
@@ -63,8 +65,18 @@ def init_command(path: str | None, template: str, list_: bool, user: bool, dry_r
     for name in files:
         note(f"wrote {printable(name)}")
     note(printable(f"Next: sub policy lint {target}; sub policy test {os.path.dirname(target) or '.'}"))
-    if os.path.abspath(target) in [source.path for source in find_policies(os.environ, os.getcwd())]:
-        note("It is in force here from now on; `sub policy in-force` says how it stacks with others.")
+    for line in _in_force(os.path.abspath(target)):
+        note(printable(line))
+
+
+def _in_force(path: str) -> list[str]:
+    """Whether what was written counts for whoever starts an agent here."""
+    for one in policies_in_force(os.environ, os.getcwd(), acting_here(None, None, None, None)):
+        if one.source.path == path and one.left_out is not None:
+            return [f"It is read here from now on, and does not apply to a run of yours: {one.left_out}."]
+        if one.source.path == path:
+            return ["It is in force here from now on; `sub policy in-force` says how it stacks with others."]
+    return []
 
 
 def _print_templates(as_json: bool) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from textwrap import wrap
 from typing import Any
 
 import click
@@ -11,14 +13,16 @@ import msgspec
 from subluminal.cli.policy.predicates import predicate_lines
 from subluminal.cli.policy.stacked import judging, print_together, together
 from subluminal.cli.policy.who import acting_as, acting_here, identity_options, json_object
-from subluminal.cli.render.columns import pad, width
+from subluminal.cli.render.columns import cut, pad, terminal_columns, width
 from subluminal.cli.render.moments import parsed
 from subluminal.cli.render.output import DECISION_COLOURS, paint, print_json
 from subluminal.contracts.errors import UsageError
+from subluminal.core.engine.trace import RISK_CLASS_DIFFERS
 from subluminal.policy.replay.explain import Explanation, explain_call
 from subluminal.reports.printable import printable
 
 MAX_REPEAT = 100_000
+MARGIN = 10  # the titles of what is told below the rules
 MAX_VALUE_CHARS = 60  # of an argument, in the line of a rule
 
 
@@ -53,8 +57,8 @@ def explain_command(file: str | None, call_id: str | None, as_json: bool, **give
       sub policy explain --server fs --tool delete_file --args '{"path": "/"}'
       sub policy explain policy.yaml --server fs --tool read_file --repeat 21   the 21st such call in a row
       sub policy explain policy.yaml --server db --tool query --env prod --at 2026-01-31T03:00:00Z --json
-      sub policy explain --call c-01hx          a recorded call, under what is in force here
-      sub policy explain new.yaml --call c-01hx
+      sub policy explain --call s01a1e3cbe927fcb691858769d1a0-6   a recorded call, under what is in force here
+      sub policy explain new.yaml --call s01a1e3cbe927fcb691858769d1a0-6
     """
     if call_id is not None:
         return _explain_recorded(file, call_id, given, as_json)
@@ -142,15 +146,15 @@ def _print(explanation: Explanation, server_name: str | None = None, tool_name: 
     print(f"policy    {name} ({snapshot['mode']})  {snapshot['policy_hash'][:12]}")
     if server_name is not None and tool_name is not None:
         print(f"call      {printable(tool_name)} on {printable(server_name)}")
-    if explanation.tags:
-        print(f"classes   {printable(', '.join(explanation.tags))}")
+    if explanation.tags or any(record["why"] == RISK_CLASS_DIFFERS for record in explanation.trace):
+        print(f"classes   {printable(', '.join(explanation.tags)) or 'none (--risk-class adds those of the server)'}")
     if explanation.left_out:
         print(f"          This policy does not apply here: {printable(explanation.left_out)}.")
     print()
     names = [printable(record["rule_id"]) for record in explanation.trace]
     cells = max(map(width, names), default=0)
     for number, (name, record) in enumerate(zip(names, explanation.trace, strict=True), 1):
-        print(f"{number:4}  {pad(name, cells)}  {record['kind']:<10}  {_outcome(record)}")
+        _print_rule(f"{number:4}  {pad(name, cells)}  {record['kind']:<10}  ", record)
         for line in predicate_lines(record["predicates"]):
             print(line)
     if explanation.trace:
@@ -158,17 +162,26 @@ def _print(explanation: Explanation, server_name: str | None = None, tool_name: 
     _print_decision(decision)
 
 
-def _outcome(record: dict[str, Any]) -> str:
-    text = printable(str(record["why"]))
-    if record["readings"]:
-        text += f" ({', '.join(map(_reading, record['readings']))})"
+def _print_rule(head: str, record: dict[str, Any]) -> None:
+    """On one line where it fits; else what follows from the match stands below it, each part on a line of its own."""
+    parts, columns = list(_outcome(record)), terminal_columns()
+    action = paint(str(record["decision"]), DECISION_COLOURS.get(record["decision"]))
+    whole = head + "  ".join(parts).replace("  ->", " ->", 1)
+    lines = [whole] if columns is None or width(whole) <= columns else [head + parts[0], *parts[1:]]
+    for number, line in enumerate(lines):
+        shown = line if columns is None else cut(line, columns - MARGIN if number else columns)
+        print(f"{' ' * MARGIN if number else ''}{shown}".replace(f"-> {record['decision']} (", f"-> {action} ("))
+
+
+def _outcome(record: dict[str, Any]) -> Iterator[str]:
+    """Why it did or did not match, what it decides, and how it counted."""
+    readings = ", ".join(map(_reading, record["readings"]))
+    yield printable(str(record["why"])) + (f" ({readings})" if readings else "")
     if record["decision"]:
-        action = paint(record["decision"], DECISION_COLOURS.get(record["decision"]))
-        text += f" -> {action} ({printable(record['reason_code'])})"
+        yield f"-> {record['decision']} ({printable(record['reason_code'])})"
     before, after = record["state_before"], record["state_after"]
     if record["matched"] and before != after:
-        text += f"  [{_state(before)} -> {_state(after)}]"
-    return text
+        yield f"[{_state(before)} -> {_state(after)}]"
 
 
 def _reading(reading: dict[str, str]) -> str:
@@ -187,19 +200,26 @@ def _print_decision(decision: dict[str, Any]) -> None:
     action = paint(decision["action"], DECISION_COLOURS.get(decision["action"]), bold=True)
     rule = f"rule {printable(decision['rule_id'])}" if decision["rule_id"] else "no rule"
     print(f"decision  {action}  {rule}, {printable(decision['reason_code'])}, {decision['severity']}")
-    print(f"          {printable(decision['summary'])}")
+    _print_beside("", decision["summary"])
     if "backoff_ms" in decision:
         print(f"backoff   {decision['backoff_ms']} ms")
     if "hint" in decision:
-        print(f"hint      {printable(decision['hint']['hint_text'])}")
+        _print_beside("hint", decision["hint"]["hint_text"])
         if decision["hint"]["suggested_args"] is not None:
             print(f"          {printable(msgspec.json.encode(decision['hint']['suggested_args']).decode())}")
     if "terminate" in decision:
         end = decision["terminate"]
-        words = printable(f"{end['terminate_code']}: {end['terminate_message']}")
-        print(f"ends run  {words}")
+        _print_beside("ends run", f"{end['terminate_code']}: {end['terminate_message']}")
     if "would" in decision:
         would = decision["would"]
         action = paint(would["action"], DECISION_COLOURS.get(would["action"]))
         cause = printable(f"rule {would['rule_id']}, {would['reason_code']}")
         print(f"would     {action}  {cause} (if the mode were not observe)")
+
+
+def _print_beside(title: str, text: str) -> None:
+    """Broken between words where there is a terminal to fit, and one line where there is none."""
+    columns = terminal_columns()
+    lines = [printable(text)] if columns is None else wrap(printable(text), max(20, columns - MARGIN)) or [""]
+    for number, line in enumerate(lines):
+        print(f"{'' if number else title:<{MARGIN}}{line}")

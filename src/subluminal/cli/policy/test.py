@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
@@ -11,6 +12,8 @@ from subluminal.cli.policy.report import as_junit
 from subluminal.cli.policy.source import show_findings
 from subluminal.cli.render.output import note, paint, print_json
 from subluminal.contracts.errors import UsageError
+from subluminal.policy.compile.snapshot import read_source
+from subluminal.policy.files import is_test, speaks_of_policy, tests_beside
 from subluminal.policy.lint.findings import InvalidPolicy
 from subluminal.policy.replay.cases import SUFFIXES, find_case_files
 from subluminal.policy.replay.testing import FileResult, TestResult, run_file
@@ -36,15 +39,22 @@ def test_command(
 ) -> int:
     """Run test files against the real engine: call sequences with times, and the decisions they should meet.
 
-    PATH is a test file or a directory to search for *.test.yaml (default: here). NAME.test.yaml tests NAME.yaml unless
-    it names another policy. The exit code is 1 if a test fails or a file is broken.
+    PATH is a test file, a policy NAME.yaml with NAME.test.yaml beside it, or a directory to search for *.test.yaml
+    (default: here). NAME.test.yaml tests NAME.yaml unless it names another policy.
+
+    \b
+    Exit codes:
+      0  all tests pass, or there is none
+      1  a test fails, a file is broken, or --min-coverage or --fail-on-empty is not met
+      2  usage error, or a file cannot be read
 
     \b
     Examples:
-      sub policy test .subluminal
+      sub policy test
+      sub policy test .subluminal/policy.yaml --coverage
       sub policy test policies --run budget --junit report.xml
     """
-    files, broken = _run(paths or (".",), pattern)
+    files, broken = _run(paths, pattern)
     if junit:
         write_file(junit, as_junit(files))
     results = [result for file in files for result in file.results]
@@ -72,16 +82,37 @@ def test_command(
 def _run(paths: tuple[str, ...], pattern: str | None) -> tuple[list[FileResult], bool]:
     files: list[FileResult] = []
     broken = False
-    for path in paths:
-        for name in find_case_files(path):
+    for path in paths or (_here(),):
+        for name in find_case_files(_tests_of(path)):
             try:
                 files.append(run_file(name, pattern))
             except InvalidPolicy as invalid:
+                if invalid.exit_code == 2 and name in paths:
+                    hint = f"Name a test file (NAME{SUFFIXES[0]}), a policy that has one beside it, or a directory."
+                    raise UsageError(f"{name} cannot be tested: {_why(invalid)}", hint=hint) from None
                 show_findings(invalid.findings, sys.stderr)
                 broken = True
-                if invalid.exit_code == 2 and name in paths:
-                    raise UsageError(f"{name} cannot be tested", hint="Name a test file or a directory.") from None
     return files, broken
+
+
+def _here() -> str:
+    os.getcwd()  # a directory that is gone has no tests, and that is not the same as none
+    return "."
+
+
+def _tests_of(path: str) -> str:
+    """Who names a policy means the tests beside it."""
+    if is_test(path) or not os.path.isfile(path):
+        return path
+    beside = tests_beside(path)
+    if not beside and speaks_of_policy(read_source(path)):
+        hint = f"Write them into {os.path.splitext(path)[0]}{SUFFIXES[0]}; docs/policy.md has an example."
+        raise UsageError(f"{path} is a policy, and has no tests beside it", hint=hint)
+    return beside[0] if beside else path
+
+
+def _why(invalid: InvalidPolicy) -> str:
+    return invalid.findings[0].message.removeprefix("cannot read the policy: ")
 
 
 def _print_file(file: FileResult, coverage: bool) -> None:

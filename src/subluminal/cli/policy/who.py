@@ -35,14 +35,25 @@ def acting_here(agent_id: str | None, client: str | None, env: str | None, workl
         client or found.client,
         env or found.env,
         found.principal,
-        parse(json_object(workload, "--workload")) if workload else found.workload,
+        _workload(workload) if workload else found.workload,
     )
 
 
 def acting_as(agent_id: str | None, client: str | None, env: str | None, workload: str | None) -> Identity:
     """As the options say, and nobody in particular where they are silent."""
-    known = parse(json_object(workload, "--workload")) if workload else None
+    known = _workload(workload) if workload else None
     return Identity("explain", agent_id or "unknown", client or "unknown", env or "unknown", None, known)
+
+
+def _workload(text: str) -> Any:
+    """Selectors compare text, so a number would never match and nobody would know why."""
+    found = parse(json_object(text, "--workload"))
+    for name, value in found.items():
+        values = value.values() if name == "labels" and isinstance(value, dict) else [value]
+        if not all(isinstance(each, str) for each in values):
+            hint = """For example: --workload '{"repo": "acme/web", "labels": {"team": "core"}}'"""
+            raise UsageError(f"--workload: {name} must be text", hint=hint)
+    return found
 
 
 def json_object(text: str, option: str) -> bytes:

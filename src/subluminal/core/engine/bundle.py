@@ -205,6 +205,11 @@ class Engine:
         message = rule.message if rule is not None and detail else None
         facts = {**self._names(judgement.call), "reason_code": refusal.reason_code, **refusal.facts}
         facts["rule_id"] = rule.rule_id if rule is not None else None
+        if detail and rule is not None and rule.kind == "deny" and (rule.unless is not None or not message):
+            from subluminal.core.engine.terms import is_shorthand, terms_of
+
+            facts["terms"] = None if message else terms_of(rule.match, rule.unless)
+            facts["shorthand"] = is_shorthand(rule.unless, _args_or_none(judgement) or {})
         action = self._as_mode(refusal)
         severity = rule.severity if rule is not None else "warn"
         text = summary(refusal.reason_code, facts, message)

@@ -58,7 +58,10 @@ def duration(ms: int) -> str:
     if ms < 1000 or ms % 1000:
         return f"{ms} ms" if ms < 10_000 else f"{ms / 1000:.1f} s"
     seconds = ms // 1000
-    return f"{seconds // 60} min" if seconds % 60 == 0 else f"{seconds} s"
+    for length, name in ((86_400, "days"), (3_600, "h"), (60, "min")):
+        if seconds % length == 0 and (seconds > length or name != "days"):
+            return f"{seconds // length} {name}"
+    return f"{seconds} s"
 
 
 _LENGTHS = ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"), (1_000, "second"))
@@ -139,6 +142,16 @@ def _why_and_next(reason_code: str, facts: dict[str, Any]) -> tuple[str, str] | 
     return None
 
 
+# A path that lets a call through counts only if every reading of it lies within: some servers take `~` for a name.
+_WRITE_OUT = "Write the path out in full, without ~ or a variable; otherwise do not retry the call"
+
+
+def _other_arguments(facts: dict[str, Any]) -> str:
+    if facts.get("shorthand"):
+        return _WRITE_OUT
+    return "Do not retry the same call; change the arguments or use another tool"
+
+
 def _scope(facts: dict[str, Any]) -> str:
     scope = facts.get("scope")
     if scope in ("run", "server", "agent", "principal"):
@@ -159,10 +172,10 @@ def summary(reason_code: str, facts: dict[str, Any], message: str | None) -> str
         if not text.endswith((".", "!", "?")):
             text += "."
         if standard is None:
-            standard = ("", "Do not retry the same call")
+            standard = ("", _WRITE_OUT if facts.get("shorthand") else "Do not retry the same call")
         return clip(f"{text} {standard[1]}.", MAX_SUMMARY_CHARS)
     if standard is None:
-        standard = ("policy does not permit this call", "Do not retry it; use another tool or other arguments")
+        standard = (facts.get("terms") or "policy does not permit this call", _other_arguments(facts))
     return clip(f"{subject}{rule}: {standard[0]}. {standard[1]}.", MAX_SUMMARY_CHARS)
 
 
@@ -185,7 +198,10 @@ def make_hint(
 ) -> Hint:
     """`budget_or_rate`: the hint kind that the rule's kind implies; `suggested`: the merged suggestion or None."""
     standard = _why_and_next(reason_code, facts)
-    advice = standard[1] + "." if standard else "Do not retry the same call; change the arguments or use another tool."
+    if standard is None and facts.get("terms"):
+        standard = (facts["terms"], _other_arguments(facts))
+    advice = standard[1] if standard else _other_arguments(facts)
+    advice += "."
     if hint_text:
         text = fill(hint_text, facts)
     elif message:

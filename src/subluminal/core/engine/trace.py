@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 NO_MATCH = "arguments or time do not match"
 EXCEPTED = "excepted by unless"
+RISK_CLASS_DIFFERS = "risk_class does not match"
 MAX_VALUE_CHARS = 200
 _NOT_KNOWN = {
     TOOL_NOT_LISTED: "the server has not listed the tool",
@@ -99,7 +100,7 @@ class Tracer:
         elif rule.tool is not None and not rule.tool(call.tool_name):
             why = "tool_name does not match"
         else:
-            why = "risk_class does not match"
+            why = RISK_CLASS_DIFFERS
         return unmatched(engine.policy.policy_id, rule.rule_id, rule.kind, why)
 
     def peek(self, step: Step, judgement: Judgement) -> Any:

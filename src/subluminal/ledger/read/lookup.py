@@ -7,6 +7,7 @@ import sqlite3
 from subluminal.contracts.errors import LedgerError
 
 LISTED = 8
+ONE_LINE = 120  # more than this is a list that nobody reads in a sentence
 
 
 def runs_beginning(connection: sqlite3.Connection, prefix: str) -> list[str]:
@@ -35,8 +36,11 @@ def calls_beginning(
 
 
 def ambiguous(what: str, name: str, candidates: list[str]) -> LedgerError:
-    listed = ", ".join(candidates[:LISTED]) + (", …" if len(candidates) > LISTED else "")
-    return LedgerError(f"More than one {what} begins with {name!r}: {listed}.", hint="Give more of its id.")
+    listed = [*candidates[:LISTED], *(["…"] if len(candidates) > LISTED else [])]
+    whole = f" {', '.join(listed)}."
+    if len(whole) > ONE_LINE:
+        whole = "".join(f"\n    {each}" for each in listed)
+    return LedgerError(f"More than one {what} begins with {name!r}:{whole}", hint="Give more of its id.")
 
 
 def prefix_range(prefix: str) -> list[str]:

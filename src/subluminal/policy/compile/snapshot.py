@@ -50,8 +50,9 @@ def read_source(path: str) -> bytes:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise _unreadable(path, "not a regular file")
+            mode = os.fstat(fd).st_mode
+            if not stat.S_ISREG(mode):
+                raise _unreadable(path, "it is a directory" if stat.S_ISDIR(mode) else "not a regular file")
             return _read(fd, MAX_SOURCE_BYTES + 1)
         finally:
             os.close(fd)

@@ -34,6 +34,7 @@ def _format_yaml(source: bytes) -> bytes:
     yaml = YAML(typ="rt")
     yaml.preserve_quotes = True
     yaml.width = LINE_WIDTH
+    yaml.brace_single_entry_mapping_in_flow_sequence = True  # `[a: 1]` is legal, and read by few
     yaml.indent(mapping=2, sequence=4, offset=2)
     text = source.decode("utf-8-sig").replace("\r\n", "\n")
     out = io.StringIO()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from subluminal.contracts.globs import glob_fault
+from subluminal.core.engine.accumulators import WIDE_SCOPES
 from subluminal.policy.document.tree import Mapping, Node, Sequence, plain_value
 from subluminal.policy.lint.cover import may_overlap, normal_match
 from subluminal.policy.lint.findings import shown
@@ -33,6 +34,9 @@ def _check_budget(budget: dict[str, Any], linter: Linter) -> None:
     _check_prices(budget.get("cost_units_by_tool", {}), units, linter)
     if calls == 0 or units == 0:
         linter.warn(where, "zero-limit", "a limit of 0 refuses every call", "a deny rule says the same more plainly")
+    if budget["scope"] in WIDE_SCOPES and "window_ms" not in budget:
+        message = f"scope {budget['scope']} outlives runs, and without a window what is used up stays used up"
+        linter.warn((*where, "scope"), "never-refills", message, "add window: 1d, or use scope: run")
     _check_hint(budget, where, "on_exceed", linter)
 
 
@@ -70,7 +74,7 @@ def _check_rate_limit(rate: dict[str, Any], linter: Linter) -> None:
     throttles, backoff = rate["on_limit"] == "THROTTLE", rate.get("backoff_ms")
     if throttles and backoff is None:
         linter.error(
-            (*where, "on_limit"), "missing-field", "on_limit THROTTLE needs backoff_ms", "add backoff_ms: 1000"
+            (*where, "on_limit"), "missing-field", "on_limit THROTTLE needs backoff or backoff_ms", "add backoff: 1s"
         )
     if not throttles and backoff is not None:
         linter.warn((*where, "backoff_ms"), "no-effect", "backoff_ms is only used with on_limit: THROTTLE", "remove it")
@@ -88,11 +92,13 @@ _BREAKER_PAIRS = (
 def _check_breaker(breaker: dict[str, Any], linter: Linter) -> None:
     where = ("effect", "breaker")
     if not any(breaker.get(threshold) for threshold, _ in _BREAKER_PAIRS):
-        names = ", ".join(threshold for threshold, _ in _BREAKER_PAIRS)
+        names = ", ".join(threshold.removesuffix("_ms") for threshold, _ in _BREAKER_PAIRS)
         linter.error(where, "no-limit", "a breaker without a threshold never trips", f"add one of {names}")
     for threshold, partner in _BREAKER_PAIRS:
         if breaker.get(threshold) is not None and breaker.get(partner) is None:
-            linter.error((*where, threshold), "missing-field", f"{threshold} needs {partner}", f"add {partner}")
+            short = partner.removesuffix("_ms")
+            message = f"{threshold} needs {short} or {partner}"
+            linter.error((*where, threshold), "missing-field", message, f"add {short}: 1m")
     if breaker.get("repeat_window_ms") is not None and breaker.get("repeat_threshold") is None:
         message = "repeat_window_ms needs repeat_threshold"
         linter.error((*where, "repeat_window_ms"), "missing-field", message, "add repeat_threshold: 5")
@@ -103,7 +109,7 @@ def _check_breaker(breaker: dict[str, Any], linter: Linter) -> None:
         linter.error((*where, "window_ms"), "missing-field", message, "add error_threshold: 5")
     if breaker["latency_count"] != 1 and breaker.get("latency_threshold_ms") is None:
         message = "latency_count needs latency_threshold_ms"
-        linter.error((*where, "latency_count"), "missing-field", message, "add latency_threshold_ms")
+        linter.error((*where, "latency_count"), "missing-field", message, "add latency_threshold: 10s")
     if breaker.get("terminate_code") and breaker["on_trip"] != "TERMINATE_RUN":
         message = "terminate_code is only used with on_trip: TERMINATE_RUN"
         linter.warn((*where, "terminate_code"), "no-effect", message, "remove it")

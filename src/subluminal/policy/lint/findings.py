@@ -84,6 +84,11 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return next((candidate for candidate in words if close and candidate.lower() == close[0]), None)
 
 
+def is_slip(word: str, known: Iterable[str]) -> bool:
+    """Whether a word is a known one but for a letter or two: then that one was meant, whatever else it could mean."""
+    return bool(difflib.get_close_matches(word.lower(), [candidate.lower() for candidate in known], n=1, cutoff=0.85))
+
+
 def one_of(words: Iterable[str]) -> str:
     """`"a", "b" or "c"`"""
     quoted = [shown(word) for word in words]
@@ -97,4 +102,6 @@ class UnreadablePolicy(InvalidPolicy):
 
     def __init__(self, path: str, why: str) -> None:
         fix = "check the path and its permissions; `sub policy init` writes a starter"
+        if why == "it is a directory":
+            fix = "name the policy file in it"
         super().__init__([Finding(ERROR, "unreadable", f"cannot read the policy: {why}", fix, path, 1, 1)])

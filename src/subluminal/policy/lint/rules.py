@@ -71,13 +71,17 @@ def _asked(rule: dict[str, Any]) -> Iterator[tuple[Path, str]]:
 
 def _unknown_risk_classes(rules: dict[int, dict[str, Any]], linter: Linter) -> None:
     """A class that nothing above can have set makes a rule that silently never matches."""
-    known = set(RISK_CLASSES)
+    known = set(ANNOTATED_CLASSES)  # no server's word makes a tool read_like
     for index, rule in rules.items():
         linter.base, linter.rule_id = ("rules", index), rule["rule_id"]
         for place, word in _asked(rule):
             if word not in known:
-                near = nearest(word, sorted(known)[:100]) if len(linter.findings) < MAX_FINDINGS else None
-                fix = f"did you mean {shown(near)}?" if near else "add a tag rule above that sets it"
+                near = None
+                if word not in RISK_CLASSES and len(linter.findings) < MAX_FINDINGS:
+                    near = nearest(word, sorted({*known, *RISK_CLASSES})[:100])
+                fix = (
+                    f"did you mean {shown(near)}?" if near else "add a tag rule above that names the tools and adds it"
+                )
                 message = f"no tag rule above adds the risk class {shown(word)}"
                 linter.warn(place, "unknown-risk-class", message, fix)
         if rule["kind"] == "tag" and rule["enabled"]:

@@ -12,13 +12,14 @@ import msgspec
 from msgspec import inspect
 
 from subluminal.policy.document.tree import Mapping, Node, Scalar, Sequence, plain_value
-from subluminal.policy.lint.findings import ERROR, MAX_FINDINGS, Finding, nearest, one_of, shown
+from subluminal.policy.lint.findings import ERROR, MAX_FINDINGS, Finding, is_slip, nearest, one_of, shown
 from subluminal.policy.lint.units import A_DURATION, MAX_EXACT, meant_duration, milliseconds, size_in_bytes
 from subluminal.policy.lint.wording import (
     accepts,
     duration_fix,
     duration_out_of_bounds,
     example,
+    field_fix,
     found,
     is_duration,
     is_size,
@@ -31,6 +32,7 @@ from subluminal.policy.lint.wording import (
     predicate_fix,
     scalar_fix,
     size_fix,
+    word_fix,
 )
 
 # Lists that choose: an empty one could be read as "nothing" or as "anything", so it is refused.
@@ -91,7 +93,7 @@ class Checker:
                 self.check(node, option, name)
                 return
         self.report(
-            node, "wrong-type", f"{name} must be {nouns(options)}, not {found(node)}", options_fix(options, node)
+            node, "wrong-type", f"{name} must be {nouns(options)}, not {found(node)}", options_fix(options, node, name)
         )
 
     def check_size(self, node: Scalar, options: list[inspect.Type], name: str) -> None:
@@ -138,7 +140,7 @@ class Checker:
             if key in fields:
                 self.check_field(value, fields, key, f"{name}.{key}" if name else key)
             elif key != expected.tag_field:
-                self.unknown_field(key_node, expected, name)
+                self.unknown_field(key_node, value, expected, name)
         self._above.pop()
         for key, field in fields.items():
             if key in node.items and f"{key}_ms" in node.items and is_duration(field.type):
@@ -176,7 +178,7 @@ class Checker:
                 message = f"{name} is {shown(node.value)}; it must be {fault}"
                 self.report(node, "out-of-range", message, f"make it {fault}")
 
-    def unknown_field(self, key: Scalar, struct: inspect.StructType, name: str) -> None:
+    def unknown_field(self, key: Scalar, value: Node, struct: inspect.StructType, name: str) -> None:
         message = f"unknown field {shown(key.value)} in {name or self.whole}"
         known = [field.encode_name for field in struct.fields]
         for field in struct.fields:
@@ -189,6 +191,10 @@ class Checker:
             if any(key.value == field.encode_name for field in outer.fields):
                 self.report(key, "unknown-field", message, f"move it up, into {place or self.whole}")
                 return
+        fix = field_fix(str(key.value), value, name) if len(self.findings) < MAX_FINDINGS else None
+        if fix is not None and not is_slip(str(key.value), known):
+            self.report(key, "unknown-field", message, fix)
+            return
         self.unknown_word(key, "unknown-field", message, known + ([struct.tag_field] if struct.tag_field else []))
 
     def unknown_word(self, node: Node, code: str, message: str, known: list[str]) -> None:
@@ -201,7 +207,10 @@ class Checker:
     def check_list(self, node: Node, expected: Any, name: str) -> None:
         if not isinstance(node, Sequence):
             value = literal(node) if isinstance(node, Scalar) and node.value is not None else None
-            fix = f"write [{value}]" if value else f"write {name.rsplit('.')[-1]}: []"
+            last = name.rsplit(".")[-1]
+            fix = f"write [{value}]" if value else f"write {last}: []"
+            if isinstance(node, Mapping):
+                fix = f"put a dash before each: {last} is a list of such mappings, {last}: [{{...}}]"
             self.report(node, "wrong-type", f"{name} must be a list, not {found(node)}", fix)
             return
         if expected.min_length and len(node.items) < expected.min_length:
@@ -241,7 +250,11 @@ class Checker:
     def check_word(self, node: Node, expected: inspect.LiteralType, name: str) -> None:
         if not isinstance(node, Scalar) or node.value not in expected.values:
             words = [str(value) for value in expected.values]
-            self.unknown_word(node, "bad-value", f"{name} must be {one_of(words)}, not {found(node)}", words)
+            message, fix = f"{name} must be {one_of(words)}, not {found(node)}", word_fix(node, name)
+            if fix is not None and not (isinstance(node, Scalar) and is_slip(str(node.value), words)):
+                self.report(node, "bad-value", message, fix)
+                return
+            self.unknown_word(node, "bad-value", message, words)
 
     def check_scalar(self, node: Node, expected: inspect.Type, name: str) -> None:
         if not accepts(expected, node):

@@ -10,7 +10,7 @@ from msgspec import inspect
 from subluminal.contracts.events import Timestamp
 from subluminal.contracts.policy import Duration, HourRange, Size
 from subluminal.policy.document.tree import Mapping, Node, Scalar, Sequence
-from subluminal.policy.lint.findings import one_of, shown
+from subluminal.policy.lint.findings import MAX_SHOWN, one_of, shown
 from subluminal.policy.lint.units import A_DURATION, A_SIZE, MILLISECONDS, meant_duration, meant_sizes, size_in_bytes
 
 _TRUE_WORDS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
@@ -104,14 +104,36 @@ def mapping_fix(node: Node, expected: inspect.StructType, name: str) -> str:
     last = name.rsplit(".")[-1]
     names = [field.encode_name for field in fields]
     if "glob" in names:
-        return f"write {last}: {{glob: [{literal(node) if isinstance(node, Scalar) and node.value else '...'}]}}"
+        return f"write {last}: {{glob: {_listed(node)}}}"
     if isinstance(node, Scalar) and node.value is None and not fields[0].required:
         return f"write {last}: {{}}"
-    if not isinstance(node, Mapping) and (
-        names == ["min", "max"] or sum(f.required for f in fields) == 1 == len(fields)
-    ):
-        return f"write {last}: {{{names[-1]}: {literal(node)}}}"
+    if names == ["min", "max"] and isinstance(node, Scalar):
+        # Which of the two was meant cannot be told: what refuses large calls asks from `min` on.
+        return f"write {last}: {{min: {literal(node)}}} for this and more, {{max: {literal(node)}}} for this and less"
+    if names == ["programs"] and last == "programs":
+        return f"name the argument that holds the line: command: {{ARGUMENT: {{programs: {literal(node)}}}}}"
+    if isinstance(node, Scalar) and isinstance(node.value, str) and _takes(fields[0], node.value):
+        return f"write {last}: {{{names[0]}: {node.value[:MAX_SHOWN]}}}"
+    if sum(field.required for field in fields) == 1 == len(fields):
+        return f"write {last}: {{{names[0]}: {literal(node)}}}"
     return f"give it fields: {', '.join(names)}"
+
+
+def _listed(node: Node) -> str:
+    """The one value or the several that stand where a list of them is wanted."""
+    value = literal(node)
+    if isinstance(node, Sequence):
+        return value
+    return f"[{value if isinstance(node, Scalar) and node.value else '...'}]"
+
+
+def _takes(field: inspect.Field, text: str) -> bool:
+    """Whether a text that stands in place of a mapping was meant as its one required field."""
+    if not field.required:
+        return False
+    if isinstance(field.type, inspect.LiteralType):
+        return text in field.type.values
+    return field.encode_name == "arg"
 
 
 def predicate_fix(node: Node, expected: inspect.DictType, name: str) -> str:
@@ -122,6 +144,40 @@ def predicate_fix(node: Node, expected: inspect.DictType, name: str) -> str:
     if isinstance(expected.value_type, inspect.StructType):
         value = f"{{{expected.value_type.fields[0].encode_name}: {value}}}"
     return f"name the argument that it looks at: {last}: {{ARGUMENT: {value}}}"
+
+
+# What other languages call it, or what one would guess: word -> how it is said here.
+_ELSEWHERE = {
+    "not": "write `unless` beside match, with what must not hold",
+    "none_of": "write `unless` beside match, with what must not hold",
+    "except": "write `unless` beside match",
+    "all_of": "write its members side by side: all members of match must hold anyway",
+    "and": "write its members side by side: all members of match must hold anyway",
+    "or": "write any_of: [...], a list of alternatives",
+}
+
+
+def field_fix(key: str, value: Node | None, name: str) -> str | None:
+    """For a field that is not there but has a known meaning; None where the nearest name is the better guess."""
+    place = name.rsplit(".")[-1].partition("[")[0]
+    if place in ("match", "unless", "any_of"):
+        return _ELSEWHERE.get(key)
+    if place != "args":
+        return None
+    if "not_" in key or "outside" in key or "without" in key:
+        word = "path_within" if "path" in key or "outside" in key else "the predicate"
+        return f"write {word} in `unless` beside match: the rule then holds for all others"
+    if value is not None and not isinstance(value, Mapping):
+        wanted = "key_in" if isinstance(value, Sequence) else "key_equals"
+        return f"name a predicate first: {wanted}: {{{key[:MAX_SHOWN]}: {literal(value)}}}"
+    return None
+
+
+def word_fix(node: Node, name: str) -> str | None:
+    """For a value that is no word of the contract but says what was meant."""
+    if name.endswith("dedupe.key"):
+        return f"write key: custom, key_args: {_listed(node)}"
+    return None
 
 
 def scalar_fix(expected: inspect.Type, node: Node) -> str:
@@ -154,7 +210,9 @@ def _milliseconds(text: str) -> int:
     return int(text[: -len(unit)]) * {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}[unit]
 
 
-def options_fix(options: list[inspect.Type], node: Node) -> str:
+def options_fix(options: list[inspect.Type], node: Node, name: str = "") -> str:
+    if isinstance(node, Sequence) and ".key_equals." in name:
+        return f"use key_in for several values: key_in: {{{name.partition('.key_equals.')[2]}: {literal(node)}}}"
     digits = _digits(node)
     if digits is not None and any(isinstance(option, inspect.IntType) for option in options):
         return f"write {digits} without quotes"

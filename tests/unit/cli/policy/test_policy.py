@@ -195,10 +195,11 @@ def test_no_command_answers_a_broken_policy_with_a_traceback(sub: Sub, name: str
         ["explain", path, "--server", "s", "--tool", "t"],
         ["diff", path, GOOD],
         ["fmt", "--check", path],
-        ["test", path],
     ):
         assert sub(*command) in (0, 1), command
         assert "Traceback" not in sub.err
+    assert sub("test", path) in (1, 2)
+    assert "Traceback" not in sub.err
 
 
 def test_compile_prints_the_snapshot(sub: Sub, own_home: Path) -> None:
@@ -346,6 +347,14 @@ def test_fmt_keeps_comments_and_meaning(sub: Sub, own_home: Path) -> None:
     assert "\r" not in formatted
     assert ugly.stat().st_mode & 0o777 == 0o640
     assert compile_bundle(ugly.read_bytes(), "p.yaml") == before
+
+
+def test_fmt_writes_a_mapping_in_a_list_with_its_braces(sub: Sub, own_home: Path) -> None:
+    line = "tests: [{name: a}, {name: b, calls: []}]\n"
+    for source in (line, line.replace("{name: a}", "name: a")):
+        (own_home / "p.yaml").write_text(source)
+        assert sub("fmt", "p.yaml") == 0
+        assert (own_home / "p.yaml").read_text() == line
 
 
 def test_fmt_leaves_a_broken_file_alone(sub: Sub, own_home: Path) -> None:

@@ -16,6 +16,7 @@ BUDGET = {"scope": "tool", "limit_calls": 1, "on_exceed": R}
 RATE = {"scope": "run", "capacity": 1, "refill_tokens": 1, "refill_period_ms": 1000, "on_limit": R}
 LOOP = {"scope": "run", "repeat_threshold": 2, "repeat_window_ms": 60_000, "on_trip": R}
 ONCE = {"scope": "run", "window_ms": 60_000, "on_duplicate": R}
+LONG = [(3_600_000, "1 h"), (86_400_000, "24 h"), (604_800_000, "7 days"), (5_400_000, "90 min")]
 
 
 def second(kind: str, spec: dict[str, Any], **bundle: Any) -> Any:
@@ -111,7 +112,7 @@ def test_a_run_is_terminated_with_the_policys_code_and_words() -> None:
 
 @pytest.mark.parametrize(
     ("ms", "text"),
-    [(1, "1 ms"), (1500, "1500 ms"), (2000, "2 s"), (60_000, "1 min"), (90_000, "90 s"), (10_500, "10.5 s")],
+    [(1, "1 ms"), (1500, "1500 ms"), (2000, "2 s"), (60_000, "1 min"), (90_000, "90 s"), (10_500, "10.5 s"), *LONG],
 )
 def test_durations_read_well(ms: int, text: str) -> None:
     assert duration(ms) == text
