@@ -31,7 +31,7 @@ _LEAST_BYTES = 2
 class Applies:
     """Whether a rule whose names, classes and hours match applies: the rest of its `match`, and its `unless`."""
 
-    __slots__ = ("_match", "_unless")
+    __slots__ = ("_asks_more", "_match", "_unless")
 
     def __init__(
         self, match: dict[str, Any], unless: dict[str, Any] | None, generous: bool, places: Places | None
@@ -39,8 +39,13 @@ class Applies:
         rest = {name: wanted for name, wanted in match.items() if name in ("args", "any_of")}
         self._match = Condition(rest, generous, places)
         self._unless = None if unless is None else Condition(unless, not generous, places)
+        self._asks_more = any(rest.values())
 
     def __call__(self, judgement: Judgement, outcome: Outcome) -> bool:
+        if self._unless is None:
+            return self._match.holds(judgement, outcome)
+        if not self._asks_more:
+            return not self._unless.holds(judgement, outcome)
         return decided((self._match.holds, self._not_excepted), False, judgement, outcome)
 
     def _not_excepted(self, judgement: Judgement, outcome: Outcome) -> bool:
@@ -57,7 +62,7 @@ class Applies:
 class Condition:
     """A match, an alternative of one, or an exception, as it is judged for each call: all members must hold."""
 
-    __slots__ = ("_members",)
+    __slots__ = ("_members", "_only")
 
     def __init__(self, spec: dict[str, Any], generous: bool, places: Places | None) -> None:
         members: list[Member] = [_named(name, spec[name]) for name in ("tool_name", "server_name") if name in spec]
@@ -72,12 +77,17 @@ class Condition:
             members.append(_sized(args["bytes"], generous))
         asked = args_match(args, generous=generous, places=places)
         if asked is not None:
-            members.append(lambda judgement, outcome: asked.__call__(judgement.args()))
+            ask = asked.ask
+            members.append(lambda judgement, outcome: ask(judgement.held or judgement.args()))
         if "any_of" in spec:
             members.append(_any_of([Condition(each, generous, places) for each in spec["any_of"]]))
         self._members = members
+        self._only = members[0] if len(members) == 1 else None
 
     def holds(self, judgement: Judgement, outcome: Outcome) -> bool:
+        if self._only is not None:
+            only = self._only
+            return only(judgement, outcome)
         return decided(self._members, False, judgement, outcome)
 
 

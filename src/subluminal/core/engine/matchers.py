@@ -57,9 +57,12 @@ def limits_of(limits: dict[str, Any]) -> tuple[Any, Any]:
 
 
 class ArgsMatch:
-    """`match.args`: all predicates must hold. `generous`: by any reading of their values."""
+    """`match.args`: all predicates must hold. `generous`: by any reading of their values.
 
-    __slots__ = ("_among", "_equal", "_keys", "_more", "_ranges", "_source")
+    `ask` is the shortest way to what a call of it says.
+    """
+
+    __slots__ = ("_among", "_equal", "_keys", "_more", "_ranges", "_source", "ask")
 
     def __init__(self, spec: dict[str, Any], generous: bool, places: Places | None = None) -> None:
         self._source = (spec, generous, places)
@@ -79,7 +82,9 @@ class ArgsMatch:
         )
         self._more: Callable[[dict[str, Any]], bool] | None = None
         if any(name not in ASKED_HERE or not all(map(is_plain, keys)) for name, keys in spec.items() if keys):
-            self._more = self._predicates(besides_plain=True).__call__
+            self._more = self._predicates(besides_plain=True).ask
+        plain = self._keys or self._equal or self._among or self._ranges
+        self.ask: Callable[[dict[str, Any]], bool] = self.__call__ if plain or self._more is None else self._more
 
     def __call__(self, args: dict[str, Any]) -> bool:
         try:

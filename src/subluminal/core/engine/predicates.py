@@ -178,6 +178,11 @@ class Predicates:
     def __call__(self, args: dict[str, Any]) -> bool:
         return decided(self.each, False, args)
 
+    @property
+    def ask(self) -> Callable[[dict[str, Any]], bool]:
+        """The shortest way to the answer: most rules have one predicate, and nothing to weigh it against."""
+        return self.each[0].__call__ if len(self.each) == 1 else self.__call__
+
     def readings(self, args: dict[str, Any]) -> list[dict[str, str]]:
         """Which values of typed predicates match only by what they are read as. As JSON: the spelling matters."""
         found = []

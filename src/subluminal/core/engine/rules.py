@@ -50,11 +50,13 @@ class Judgement(Struct, eq=False, gc=False):
     counted: bool = False  # an earlier leg, or another door, has been charged for this call
     always: list[Op] = []  # applied whatever is decided: an attempt counts
     trips: list[Trip] = []
+    held: dict[str, Any] = {}  # the arguments, once they were asked for
 
     def args(self) -> dict[str, Any]:
         read = self.read_args
         args = read()
         if isinstance(args, dict):
+            self.held = args
             return args
         raise Unavailable(UNINSPECTED_ARGS) if args is None else TypeError("arguments are not an object")
 
@@ -157,8 +159,7 @@ class Rule:
             return False
         if self.applies is not None:
             return self.applies(judgement, outcome)
-        # As a method, because the call of an object goes a longer way through the interpreter.
-        return self.args is None or self.args.__call__(judgement.args())
+        return self.args is None or self.args.ask(judgement.held or judgement.args())
 
     def apply(self, judgement: Judgement, outcome: Outcome, keys: Any) -> Refusal | None:
         """What follows from a match: changes of the outcome, operations gathered, or the wish to refuse."""
