@@ -87,7 +87,10 @@ def test_a_directory_is_not_a_policy(work: Path, capsys: pytest.CaptureFixture[s
     assert "it is a directory" in told and "name the policy file in it" in told
 
 
-def test_a_policy_for_other_runs_is_not_said_to_be_in_force(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_policy_for_other_runs_is_not_said_to_be_in_force(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI", "false")
     assert run(["policy", "init", "--template", "ci"]) == 0
     told = capsys.readouterr().err
     assert 'does not apply to a run of yours: selectors.env asks for "ci", and this run has "dev"' in told
