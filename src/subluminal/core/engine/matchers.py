@@ -153,13 +153,13 @@ def _final(wanted: list[Any]) -> type:
     return int if all(value.__class__ is int and abs(value) < 2**53 for value in wanted) else type
 
 
-def _no_readings(value: Any) -> tuple[Any, ...]:
+def no_readings(value: Any) -> tuple[Any, ...]:
     return ()
 
 
 def _readings(wanted: list[Any], generous: bool) -> Callable[[Any], tuple[Any, ...]]:
     if not generous:
-        return _no_readings
+        return no_readings
     from subluminal.core.engine.readings import Readings  # for few policies
 
     return Readings(wanted)
@@ -167,7 +167,7 @@ def _readings(wanted: list[Any], generous: bool) -> Callable[[Any], tuple[Any, .
 
 def _range(low: Any, high: Any, generous: bool) -> Callable[[Any], tuple[Any, ...]]:
     if not generous:
-        return _no_readings
+        return no_readings
     from subluminal.core.engine.readings import RangeReadings
 
     return RangeReadings(low, high)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from subluminal.contracts.jsontext import to_json
 from subluminal.core.engine.certainty import decided, decided_among
 from subluminal.core.engine.faults import Unavailable
-from subluminal.core.engine.matchers import ASKED_HERE, in_range, is_plain, limits_of, scalar
+from subluminal.core.engine.matchers import ASKED_HERE, in_range, is_plain, limits_of, no_readings, scalar
 from subluminal.core.engine.where import MAX_ELEMENTS, Where, spread, too_many
 
 TYPE_CHECKING = False
@@ -226,13 +226,12 @@ def _typed(spec: dict[str, Any], generous: bool) -> Iterator[Predicate]:
 def _typed_test(name: str, wanted: Any, generous: bool) -> Typed:
     from subluminal.core.engine.readings import RangeReadings, Readings
 
-    readings: Callable[[Any], tuple[Any, ...]] = lambda value: ()  # noqa: E731
     if name == "numeric_range":
         low, high = limits_of(wanted)
-        return Typed(lambda value: in_range(value, low, high), RangeReadings(low, high) if generous else readings)
+        return Typed(lambda value: in_range(value, low, high), RangeReadings(low, high) if generous else no_readings)
     values = [wanted] if name == "key_equals" else wanted
     choices = frozenset(scalar(value) for value in values)
-    return Typed(lambda value: scalar(value) in choices, Readings(values) if generous else readings)
+    return Typed(lambda value: scalar(value) in choices, Readings(values) if generous else no_readings)
 
 
 def _textual(spec: dict[str, Any], generous: bool) -> Iterator[Predicate]:
