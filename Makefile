@@ -6,7 +6,7 @@ USABLE := $(VENV)/.usable
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 
-.PHONY: setup demo test test-clients test-servers fuzz check bench bench-peers clean
+.PHONY: setup demo test test-clients test-servers test-conformance fuzz check bench bench-peers clean
 
 setup: $(STAMP)
 
@@ -34,10 +34,19 @@ test: setup
 test-clients: setup
 	@$(BIN)/python -m pytest tests/clients -m clients --tb=short -r fEs --no-header
 
-# The templates of policies on the real servers that they are for, from npm and PyPI into .venv/servers.
+# The templates of policies on the real servers that they are for, from npm and PyPI into .venv/servers; logins at the
+# authorization servers of the public conformance suite, from npm into .venv/conformance.
 test-servers: setup
 	@PYTHONPATH=tests $(BIN)/python -m harness.real_servers
-	@$(BIN)/python -m pytest tests/torture/test_templates.py --tb=short -r fEs --no-header
+	@PYTHONPATH=tests $(BIN)/python -m harness.login_client install
+	@$(BIN)/python -m pytest tests/torture/test_templates.py tests/torture/test_login_conformance.py --tb=short -r fEs --no-header
+
+# The public MCP conformance suite, from npm into .venv/conformance: its scenarios for servers direct, through the proxy
+# and through the shim, those for clients (logins among them) direct and through the proxy. Only differences count.
+# About ten minutes. Says so and ends well where npm has nothing to give. CONFORMANCE="server --only tools-list" for less.
+CONFORMANCE ?=
+test-conformance: setup
+	@PYTHONPATH=tests $(BIN)/python -m conformance $(CONFORMANCE)
 
 # Coverage-guided, on the reading of hostile lines; then new examples for every property test of the adapter (the life of
 # ids among them), for random producers against the ledger's rules of ownership, for run state that is killed at its
@@ -62,7 +71,7 @@ check: setup
 # Ratios in one run: the machine is noisy, absolute figures are not comparable. Needs a C compiler.
 bench: setup
 	@$(PIP) -r requirements/bench.txt
-	@for script in bench/shim.py bench/profile_call.py bench/policy.py bench/canonical.py bench/redact.py "bench/ledger.py ingest" bench/agents.py bench/in_process.py bench/crowd.py; do \
+	@for script in bench/shim.py bench/profile_call.py bench/policy.py bench/canonical.py bench/redact.py "bench/ledger.py ingest" bench/agents.py bench/in_process.py bench/hooks.py bench/crowd.py bench/mcp_http.py bench/model_api.py; do \
 		echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 # Other MCP proxies beside ours, each in an environment of its own. A few minutes; needs the package index once.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -48,6 +49,23 @@ def attempt(tools: Tools, name: str, /, **arguments: Any) -> dict[str, Any] | No
     return error
 
 
+def own_tool(line: str) -> None:
+    """Bash, a tool of the agent's own: no server sees it. As Claude Code does, it asks its hook first."""
+    call = {"tool_name": "Bash", "tool_input": {"command": line}, "tool_use_id": "toolu_demo", "cwd": os.getcwd()}
+    asked = subprocess.run(
+        ["/bin/sh", "-c", os.environ["DEMO_HOOK"]],
+        input=json.dumps({"hook_event_name": "PreToolUse", **call}, separators=(",", ":")),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if asked.returncode == 0 and not asked.stdout:
+        say(f"  Bash -> {subprocess.run(line, shell=True, capture_output=True, text=True, check=False).stdout.strip()}")
+        return
+    output = json.loads(asked.stdout)["hookSpecificOutput"] if asked.stdout else {}
+    say(f"  Bash -> {output.get('permissionDecisionReason', asked.stderr)}")
+
+
 def main() -> None:
     tools = Tools(sys.argv[1:])
     say("I read the open tickets.")
@@ -58,6 +76,8 @@ def main() -> None:
         hint = refused["data"]["subluminal"]["hint"]
         say("Refused with a hint: I use the arguments it suggests.")
         attempt(tools, "create_ticket", **hint["suggested_args"])
+    say("I clear the build directory with my own Bash, which no server sees.")
+    own_tool("rm -rf build")
     say("I tidy up by deleting the old project.")
     attempt(tools, "delete_project", name="legacy")
     say("I check again. And again. And again...")

@@ -15,6 +15,9 @@ import threading
 import time
 from pathlib import Path
 
+from subluminal.adapters.hook.build import build_client
+from subluminal.adapters.hook.command import hook_command
+
 HERE = Path(__file__).resolve().parent
 SUB = Path(sys.executable).with_name("sub")
 COLOURS = {"agent": "36", "ledger": "2", "demo": "1"}
@@ -48,9 +51,11 @@ def main() -> int:
     print(
         "An agent works with a ticket tracker. Every call passes `sub shim`, which decides it under demo/policy.yaml."
     )
+    print("Before it uses a tool of its own, it asks a hook, which decides under the same policy.")
     print("Left: who is speaking. `ledger` is `sub tail`, live.\n")
     with tempfile.TemporaryDirectory(prefix="subluminal-demo-") as home:
-        environ = {**os.environ, "SUB_HOME": home, "SUB_LEDGER_IDLE_S": "5"}
+        build_client(home)
+        environ = {**os.environ, "SUB_HOME": home, "SUB_LEDGER_IDLE_S": "5", "DEMO_HOOK": hook_command("claude", home)}
         for name in ("SUB_RUN_ID", "SUB_POLICY", "SUB_POLICY_JSON", "SUB_EVENTS", "CI"):
             environ.pop(name, None)
         tail = subprocess.Popen(

@@ -15,6 +15,11 @@ settings.register_profile("test", deadline=None, derandomize=True)
 settings.register_profile("fuzz", deadline=None, max_examples=5000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
 
+# A shell that starts us in the background has these ignored, and every program of ours would take that over.
+for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
 
 @pytest.fixture(scope="session", autouse=True)
 def no_daemon_outlives_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:

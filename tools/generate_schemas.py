@@ -20,6 +20,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from subluminal.adapters.http_api.shape import MappingShape
 from subluminal.contracts.events import Count, Event, Hint, PolicyRef, Terminate
 from subluminal.contracts.policy import Bundle, Snapshot
 from subluminal.contracts.secrets import ServerSecrets
@@ -67,6 +68,7 @@ def schemas() -> dict[str, dict[str, Any]]:
         "policy-bundle.json": _bundle(),
         "policy-snapshot.json": _snapshot(),
         "error-data.json": _error_data(),
+        "http-mapping.json": _schema("http-mapping", "Mapping of an HTTP API (`sub proxy http`)", MappingShape),
         "secret-bindings.json": _schema("secret-bindings", "Secret bindings of one server", ServerSecrets),
     }
 

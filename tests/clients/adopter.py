@@ -35,6 +35,7 @@ class Adopter:
         self.sub_home = home / ".subluminal"
         self.project = home / "project"
         self.marker = new_marker()
+        self.variables: dict[str, str] = {}  # of the developer's own environment
         self.config = self.project / ".mcp.json" if kind == "claude_code" else home / ".codex" / "config.toml"
 
     def configure(self, *servers: str, patient: bool = True) -> bytes:
@@ -59,12 +60,12 @@ class Adopter:
         self.config.write_text(text)
         return self.config.read_bytes()
 
-    def sub(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def sub(self, *words: str, check: bool = True, stdin: str = "") -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             [SUB, *words],
             env=self.env(),
             cwd=self.project,
-            stdin=subprocess.DEVNULL,
+            input=stdin,
             capture_output=True,
             text=True,
             timeout=60,
@@ -74,7 +75,7 @@ class Adopter:
         return done
 
     def env(self) -> dict[str, str]:
-        return {**programs.base_env(self.home), MARKER_VARIABLE: self.marker}
+        return {**programs.base_env(self.home), **self.variables, MARKER_VARIABLE: self.marker}
 
     def start(
         self, model: ModelServer, *, before: tuple[str, ...] = (), tools: tuple[str, ...] = (), patient: bool = True

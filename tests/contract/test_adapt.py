@@ -69,23 +69,25 @@ def scripted() -> tuple[Any, ...]:
 
 
 def record(played: Played) -> list[dict[str, Any]]:
-    """What was recorded, without what must differ: moments, producer, identity, sizes, transport, the tools' words."""
+    """What was recorded, without what must differ: moments, producer, identity, sizes, transport, the tools' words.
+    What a model's provider states of its messages is told by the model API alone."""
     assert played.actions == ACTIONS
-    return [comparable(event) for event in played.events.events()]
+    events = played.events.events()
+    assert [event["source"]["seq"] for event in events] == list(range(1, len(events) + 1))
+    return [comparable(event) for event in events if event["type"] != "model_message"]
 
 
 def comparable(event: EventDict) -> dict[str, Any]:
     value: dict[str, Any] = json.loads(json.dumps(event).replace(event["source"]["shim_id"], "SHIM"))
     kept = ("type", "v", "call", "decision", "status", "run", "policy", "hint", "breaker")
     value = {name: value[name] for name in kept if name in value}
-    for name in ("bytes_in", "transport"):
+    for name in ("bytes_in", "transport", "call_context"):
         value.get("call", {}).pop(name, None)
     for name in ("started_at", "ended_at", "meta"):
         value.get("run", {}).pop(name, None)
     value.get("run", {}).get("summary", {}).pop("duration_ms", None)
     if event["type"] == "tool_call_end" and "error" in event:
         value["error_class"] = event["error"]["class"]
-    value["seq"] = event["source"]["seq"]
     return value
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,7 +45,7 @@ class ClientHome:
         path.write_bytes(data.encode() if isinstance(data, str) else data)
         return path
 
-    def imported(self, client: str, scope: str = "user", sub: str = SUB, **options: bool) -> FileReport:
+    def imported(self, client: str, scope: str = "user", sub: str = SUB, **options: Any) -> FileReport:
         report = import_file(CLIENTS[client], self.file_of(client, scope), sub, self.choice, **options)
         assert report is not None, "there is no file to import"
         return report

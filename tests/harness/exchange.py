@@ -7,13 +7,13 @@ from typing import Any
 
 from harness.engine import compiled, rule, tools
 from subluminal.adapters.stdio.framing import read_line
-from subluminal.adapters.stdio.oversize import Oversize
 from subluminal.contracts.events import decode_event
 from subluminal.contracts.identity import Identity, Source
 from subluminal.core.engine.stack import Engine, Stack
 from subluminal.core.engine.state import LocalState
 from subluminal.core.gate.gate import Gate
 from subluminal.core.redact.redactor import Redactor
+from subluminal.host.oversize import Oversize
 from subluminal.mcp.calls import Calls
 from subluminal.mcp.exchange import Exchange
 from subluminal.mcp.message.exact import read_scan

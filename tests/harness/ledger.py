@@ -70,7 +70,9 @@ class EventMaker:
         )
         return self.event("run_end", run={"ended_at": timestamp(self.ms), "status": status, "summary": summary})
 
-    def start(self, tool: str = "git_status", server: str = "git", *, preview: str = '{"path":"."}') -> bytes:
+    def start(
+        self, tool: str = "git_status", server: str = "git", *, preview: str = '{"path":"."}', **members: Any
+    ) -> bytes:
         self.calls += 1
         self.reference = {
             "call_id": f"{self.shim_id}-{self.calls}",
@@ -85,7 +87,12 @@ class EventMaker:
             "preview": {"truncated": False, "args_preview": preview},
             "seq": self.calls,
         }
-        return self.event("tool_call_start", call=call)
+        return self.event("tool_call_start", call={**call, **members})
+
+    def seen(self, transport: str, tool_use_id: str) -> bytes:
+        """The start of a call that other doors see too, under the client's id of it."""
+        context = {"claudecode/toolUseId": tool_use_id}
+        return self.start(transport=transport, call_context=context, args_hash="e" * 64)
 
     def decision(self, action: str = "ALLOW", **members: Any) -> bytes:
         allowed = action == "ALLOW"

@@ -1,6 +1,6 @@
 """Running `sub shim` in a test: its command line, and an environment in which nothing of the machine shows through.
 
-setup = Shim(tmp_path, "linear", fake_server(tools={...}), policy={...})
+setup = Shim(tmp_path, "linear", fake_server(tools={...}), policy={...})    # or ["--url", "http://..."]
 with setup.start() as agent:
     agent.initialize()
     agent.call("echo")
@@ -37,7 +37,7 @@ def shim_command(
     for flag, value in (("--client", client), ("--policy", policy), ("--events", events)):
         if value is not None:
             command += [flag, os.fspath(value)]
-    return [*command, "--", *server_argv]
+    return [*command, *([] if server_argv[0].startswith("--url") else ["--"]), *server_argv]
 
 
 def isolated_env(tmp_path: Path, **more: str) -> dict[str, str]:

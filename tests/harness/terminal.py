@@ -10,6 +10,7 @@ other control, so that an escape sequence that slips through from a server is a 
 
 from __future__ import annotations
 
+import codecs
 import errno
 import fcntl
 import os
@@ -27,6 +28,7 @@ from types import TracebackType
 from harness.waiting import GENEROUS_S, wait_for
 
 CONTROL = re.compile(r"\x1b\[(\d*)([AJm])")
+BEGUN_CONTROL = re.compile(r"\x1b(\[\d*)?\Z")
 
 
 class UnexpectedControl(AssertionError):
@@ -42,12 +44,17 @@ class Screen:
         self.rows: list[str] = [""]
         self.row = 0
         self.column = 0
+        self._begun = ""
 
     @property
     def text(self) -> str:
         return "\n".join(self.rows)
 
     def feed(self, text: str) -> None:
+        """A control that the text ends in the middle of waits for its rest."""
+        text = self._begun + text
+        cut = BEGUN_CONTROL.search(text)
+        text, self._begun = (text[: cut.start()], cut[0]) if cut else (text, "")
         place = 0
         while place < len(text):
             character = text[place]
@@ -108,6 +115,7 @@ class TerminalProgram:
     ) -> None:
         self.screen = Screen(columns, lines)
         self.raw = b""
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
         self.timeout = timeout
         self._master, slave = pty.openpty()
         self.resize(columns, lines)
@@ -157,7 +165,7 @@ class TerminalProgram:
                     raise
                 return
             self.raw += data
-            self.screen.feed(data.decode())
+            self.screen.feed(self._decoder.decode(data))  # a read may end in the middle of a character
 
     def interrupt(self) -> int:
         """Ctrl-C, and the exit code."""

@@ -185,6 +185,12 @@ FORBIDDEN: dict[str, list[tuple[str, str, Args]]] = {
         ("database", "write_query", {"query": "DELETE FROM users", "sql": "WHERE"}),
         ("database", "write_query", {"query": "insert into a values (1); delete from a where 1"}),
     ],
+    # What they are for, the clients' own tools, is in tests/language.
+    "shell": [],
+    "coding": [
+        ("filesystem", "read_file", {"path": "config/.env"}),
+        ("filesystem", "read_multiple_files", {"paths": ["a.txt", "~/.aws/credentials"]}),
+    ],
     "ci": [
         ("filesystem", "write_file", {"path": "../a.txt"}),
         ("filesystem", "edit_file", {"path": ".github/workflows/ci.yml"}),

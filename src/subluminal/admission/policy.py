@@ -21,7 +21,6 @@ from subluminal.admission.snapshot import ReadOnlyState
 from subluminal.contracts.canonical import canonical_bytes
 from subluminal.contracts.digest import sha256_hex
 from subluminal.contracts.toolcall import ToolCall
-from subluminal.contracts.vocabulary import ALLOW
 from subluminal.producer.runtime import TRANSPORT, Runtime
 
 TYPE_CHECKING = False
@@ -54,14 +53,11 @@ class PolicyRegistry:
         self._settle_unwatched()
         version = self.version_hash
         state = request.rep_snapshot
-        record = self._runtime.judge(
-            _call(request, self._runtime.server_name), _time(state, "wall_ms"), _time(state, "mono_ms")
-        )
-        if record.decision.action == ALLOW:
+        call = _call(request, self._runtime.server_name)
+        record, reason = self._runtime.ask(call, _reason, _time(state, "wall_ms"), _time(state, "mono_ms"))
+        if reason is None:
             self._slot.admitted = record
-            return AdmissionResult(True, version, record=record)
-        reason = self._refuse(record)
-        return AdmissionResult(False, version, reason, record=record)
+        return AdmissionResult(reason is None, version, reason, record=record)
 
     def watched(self, next: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
         """`next`, which tells the record how the call ended. What it gives or raises passes unchanged."""
@@ -81,13 +77,6 @@ class PolicyRegistry:
     def close(self) -> None:
         self._settle_unwatched()
         self._runtime.close()
-
-    def _refuse(self, record: CallRecord) -> SubluminalDecision:
-        code, message, data = self._runtime.refusal(record)
-        text = canonical_bytes(data).decode()
-        self._runtime.refuse(record, len(text))
-        decision = record.decision
-        return SubluminalDecision(decision.action, decision.reason_code, decision.rule_id, code, message, text)
 
     def _settle_unwatched(self) -> None:
         record = self._slot.__dict__.pop("admitted", None)
@@ -140,6 +129,12 @@ def registry_from_policy(
 ) -> PolicyRegistry:
     """From a policy file (reloaded when it changes) or a compiled snapshot. `events` as for `sub shim --events`."""
     return PolicyRegistry(Runtime(policy, server_name=server_name, events=events, client=client))
+
+
+def _reason(code: int, message: str, data: dict[str, Any]) -> tuple[SubluminalDecision, int]:
+    text = canonical_bytes(data).decode()
+    told = data["subluminal"]
+    return SubluminalDecision(told["action"], told["reason_code"], told["rule_id"], code, message, text), len(text)
 
 
 def _call(request: AdmissionRequest, server_name: str) -> ToolCall:

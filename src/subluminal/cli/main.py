@@ -19,6 +19,13 @@ COMMANDS: Table = {
     "show": ("subluminal.cli.record.show", "SHOW", "Show one run or one call."),
     "policy": ("subluminal.cli.policy.group", "policy_group", "Lint, compile, explain, diff and test policies."),
     "secrets": ("subluminal.cli.secrets.group", "secrets_group", "Keep secrets away from the agent."),
+    "proxy": ("subluminal.cli.proxy.group", "proxy_group", "Serve MCP over HTTP, judged and recorded."),
+    "login": (
+        "subluminal.cli.logins.commands",
+        "login_command",
+        "Log in at a remote server; the agent holds no token.",
+    ),
+    "logout": ("subluminal.cli.logins.commands", "logout_command", "Take back a login and remove it."),
     "agent": ("subluminal.cli.agents.agent", "agent_group", "Run an agent and read its events."),
     "export": ("subluminal.cli.record.trace", "export_group", "Export a run as a trace bundle."),
     "ingest": ("subluminal.cli.record.trace", "ingest_command", "Read events or bundles into the ledger."),

@@ -19,14 +19,39 @@ from subluminal.host.clock import utc_now
 from subluminal.host.files import read_private, replace_file
 
 
+class RemovedMembers(msgspec.Struct, frozen=True):
+    """Text that an import took out, the keys in it, and the key it stood behind (empty: it came first)."""
+
+    after: str
+    keys: list[str]
+    text: str
+
+
 class WrappedEntry(msgspec.Struct, frozen=True):
-    """What one import added to one entry, so that exactly this can be taken away again."""
+    """What one import did to one entry, so that exactly this can be undone again.
+
+    `spelled` has, by the key that an import wrote, the text that stood in its place (of `type`: its value).
+    """
 
     location: list[str]
     name: str
     occurrence: int
     added_keys: list[str]
     added_env_vars: list[str]
+    spelled: dict[str, str] = {}
+    removed: list[RemovedMembers] = []
+
+
+class AddedHooks(msgspec.Struct, frozen=True):
+    """What one import of hooks added: commands and trust hashes by which they are known, and keys that were not there.
+
+    `created`: there was no file at all.
+    """
+
+    commands: list[str] = []
+    trusted: list[str] = []
+    keys: list[list[str]] = []
+    created: bool = False
 
 
 # Where an entry stands: the keys that lead to its table, its name, and which of several of that name it is.
@@ -34,7 +59,10 @@ EntryKey = tuple[tuple[str, ...], str, int]
 
 
 class Record(msgspec.Struct):
-    """`routed_before` are entries that were routed already when no import of ours was in force: the user's own."""
+    """`routed_before` are entries that were routed already when no import of ours was in force: the user's own.
+
+    `holds` says what kind of file it is: one with servers, or one that we touch for its hooks alone.
+    """
 
     id: str
     client: str
@@ -50,6 +78,8 @@ class Record(msgspec.Struct):
     wrapped: list[WrappedEntry]
     routed_before: list[EntryKey] = []
     restored_at: str | None = None
+    holds: str = "servers"
+    hooks: AddedHooks | None = None
 
 
 def digest(data: bytes) -> str:
@@ -115,6 +145,22 @@ def original(record: Record) -> bytes | None:
     except OSError:
         return None
     return data if digest(data) == record.original_sha256 else None
+
+
+def rewind(data: bytes, history: list[Record]) -> tuple[bytes, list[Record]]:
+    """Follow the chain of imports back as far as hashes prove that the file is as an import left it."""
+    used: list[Record] = []
+    while True:
+        found = digest(data)
+        for record in reversed(history):
+            if record.written_sha256 == found and record not in used:
+                before = original(record)
+                if before is not None:
+                    break
+        else:
+            return data, used
+        used.append(record)
+        data = before
 
 
 def backup_path(record: Record) -> str:

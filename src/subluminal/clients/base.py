@@ -118,10 +118,31 @@ def reach(node: Node, keys: tuple[str, ...]) -> Iterator[Node]:
         yield from reach(member.node, keys[1:])
 
 
+class HttpFields(NamedTuple):
+    """Where an entry for a server behind a URL says what. `urls` are keys with the transport that each stands for.
+
+    `env_headers` is a table of headers to names of variables, `bearer` the name of the variable of a token; `logins`
+    are settings of a login that the client does itself.
+    """
+
+    urls: tuple[tuple[str, str], ...] = (("url", "auto"),)
+    headers: str = "headers"
+    env_headers: str | None = None
+    bearer: str | None = None
+    logins: tuple[str, ...] = ("oauth", "auth")
+
+    @property
+    def all_keys(self) -> tuple[str, ...]:
+        optional = (key for key in (self.env_headers, self.bearer) if key is not None)
+        return (*(key for key, _ in self.urls), self.headers, *optional)
+
+
 class Client(NamedTuple):
     """`paths` lead to its tables of servers ("*": any key), `tables` finds them where the first path is not enough.
 
     `word` is its word in events (Contract A). `passed_variables` must be listed in an entry for its server to see them.
+    `stdio` is what its `type` says of a server that is a command. `http` is None where a file holds no other servers.
+    `holds` is "hooks" for files of the same client that have no servers.
     """
 
     name: str
@@ -134,6 +155,9 @@ class Client(NamedTuple):
     env_key: str = "env"
     array_command: bool = False
     passed_variables: tuple[str, ...] = ()
+    stdio: str = "stdio"
+    http: HttpFields | None = HttpFields()
+    holds: str = "servers"
 
     def read(self, text: str) -> Document:
         return Document(text, self.dialect, self.paths)

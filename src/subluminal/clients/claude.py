@@ -47,5 +47,5 @@ CLAUDE = Client(
     dialect="json",
 )
 CLAUDE_DESKTOP = Client(
-    "claude-desktop", "Claude Desktop", _desktop_files, (("mcpServers",),), word="claude", dialect="json"
+    "claude-desktop", "Claude Desktop", _desktop_files, (("mcpServers",),), word="claude", dialect="json", http=None
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from subluminal.clients.base import Client, ConfigFile, Place
+from subluminal.clients.base import Client, ConfigFile, HttpFields, Place
 
 PASSED_VARIABLES = (
     "SUB_RUN_ID", "SUB_AGENT_ID", "SUB_ENV", "SUB_CLIENT", "SUB_PRINCIPAL", "SUB_WORKLOAD",
@@ -25,5 +25,17 @@ def _files(place: Place) -> list[ConfigFile]:
 
 
 CODEX = Client(
-    "codex", "Codex", _files, (("mcp_servers",),), word="codex", dialect="toml", passed_variables=PASSED_VARIABLES
+    "codex",
+    "Codex",
+    _files,
+    (("mcp_servers",),),
+    word="codex",
+    dialect="toml",
+    passed_variables=PASSED_VARIABLES,
+    http=HttpFields(
+        headers="http_headers",
+        env_headers="env_http_headers",
+        bearer="bearer_token_env_var",
+        logins=("oauth", "oauth_resource", "scopes"),
+    ),
 )

@@ -1,25 +1,25 @@
-"""Servers as clients are configured to start them: what the user confirms, and what `import` and `doctor` compare.
+"""Servers as clients are configured to start or to reach them: what the user confirms, and what others compare.
 
-References that a client fills in (`${VAR}`, `${VAR:-word}`, `${env:VAR}`, `{env:VAR}`) are filled in from the
-environment at hand; others stand as they are, and such a server is confirmed by its words.
+References that a client fills in are filled in from the environment at hand (`references`); a server with others is
+confirmed by its words.
 """
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from subluminal.clients import wrapping
+from subluminal.clients import routed, wrapping
 from subluminal.clients.base import Client, Entry, Place
 from subluminal.clients.document import Document
+from subluminal.clients.references import filled_in
+from subluminal.clients.remote.reading import Remote
 from subluminal.contracts.errors import ConfigError
 from subluminal.host.config import Config, load_config
-from subluminal.host.secrets.confirmation import Started, confirm_words, reaching
+from subluminal.host.secrets.addresses import address_fault
+from subluminal.host.secrets.confirmation import Reached, Started, confirm_words, reaching
 
 PROJECT = "project"
-_REFERENCE = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}|\{env:(\w+)\}")
 
 
 class Configured(NamedTuple):
@@ -36,16 +36,37 @@ def command_of(entry: Entry, client: Client, document: Document) -> list[str] | 
     """The words after `--`, or those that would stand there; None for an entry that starts no command."""
     if entry.node.kind != "table" or wrapping.oddity(entry, client, document) is not None:
         return None
-    words: list[Any] = wrapping.launch(entry, document)
+    found = routed.recognise(entry)
+    if found is not None and found.is_remote:
+        return None
+    words: list[Any] = routed.launch(entry, document)
     return words if all(isinstance(word, str) for word in words) else None
 
 
-def as_configured(entry: Entry, command: list[str], config: Config, place: Place) -> Started:
+def address_of(entry: Entry, client: Client, document: Document, place: Place) -> str | None:
+    """The address of a server behind a URL, routed or not; None for other entries and for addresses unknown here."""
+    if entry.node.kind != "table":
+        return None
+    found = routed.recognise(entry)
+    if found.is_remote if found is not None else routed.is_http(entry):
+        remote = routed.meaning(entry, client, document)
+        address = filled_in(remote.url, place.environ) if isinstance(remote, Remote) else ""
+        return address if address_fault(address) is None else None
+    return None
+
+
+def as_configured(entry: Entry, client: Client, document: Document, config: Config, place: Place) -> Started | None:
+    """The server of an entry as it is started or reached; None for an entry that says neither."""
+    address = address_of(entry, client, document, place)
+    command = command_of(entry, client, document) if address is None else None
     members = entry.env.members if entry.env is not None else ()
     own = {m.key: filled_in(m.node.value, place.environ) for m in members if m.node.kind == "string"}
-    words = [filled_in(word, place.environ) for word in command]
-    environ = {**place.environ, **own}
-    return Started(words, reaching(environ, config.server(entry.name), config), _directory(entry, place), own)
+    seen = reaching({**place.environ, **own}, config.server(entry.name), config)
+    if address is not None:
+        return Reached(address, seen, own)
+    if command is None:
+        return None
+    return Started([filled_in(word, place.environ) for word in command], seen, _directory(entry, place), own)
 
 
 def withheld_from(entry: Entry, client: Client, document: Document, config: Config | None) -> str | None:
@@ -53,8 +74,8 @@ def withheld_from(entry: Entry, client: Client, document: Document, config: Conf
     server = None if config is None else config.server(entry.name)
     if config is None or server is None or not server.secret_bindings:
         return None
-    command = command_of(entry, client, document)
-    return None if command is None else as_configured(entry, command, config, Place()).fault(server.confirmed)
+    started = as_configured(entry, client, document, config, Place())
+    return None if started is None else started.fault(server.confirmed)
 
 
 def confirm_entry(entry_name: str, scope: str) -> str:
@@ -70,13 +91,6 @@ def settings() -> Config | None:
         return config
     except ConfigError:
         return None
-
-
-def filled_in(text: str, environ: Mapping[str, str]) -> str:
-    def value(match: re.Match[str]) -> str:
-        return environ.get(match[1] or match[3]) or (match[2] if match[2] is not None else match[0])
-
-    return _REFERENCE.sub(value, text)
 
 
 def _directory(entry: Entry, place: Place) -> str:

@@ -8,9 +8,13 @@ byte, so an entry can be put back without any backup.
 from __future__ import annotations
 
 import json
+import re
 
 from subluminal.clients import jsonc, toml_spans
 from subluminal.clients.spans import Edit, Member, Node, SyntaxProblem, problem_at
+
+# Lines that an import has set aside in a file that knows comments, under an id of their own.
+_SET_ASIDE = re.compile(r"^\ufeff?(#subluminal:([0-9a-f]{16})# )", re.MULTILINE)
 
 
 class Document:
@@ -20,6 +24,7 @@ class Document:
         self.text = text
         self.dialect = dialect
         self.root = _read(text, dialect, paths)
+        self._set_aside: dict[str, list[Edit]] | None = None
 
     def raw(self, node: Node) -> str:
         return self.text[node.start : node.end]
@@ -46,6 +51,12 @@ class Document:
         gap = self._item_separator(array)
         at = array.items[0].start
         return Edit(at, at, "".join(literal + gap for literal in literals))
+
+    def append_item(self, array: Node, literal: str) -> Edit:
+        if not array.items:
+            return Edit(array.start + 1, array.start + 1, literal)
+        at = array.items[-1].end
+        return Edit(at, at, self._item_separator(array) + literal)
 
     def remove_items(self, array: Node, unwanted: set[int]) -> list[Edit]:
         """Remove items by index, each run of neighbours with the separators that belong to it."""
@@ -76,6 +87,13 @@ class Document:
         indent = self.text[start : member.start].lstrip("\ufeff")
         return Edit(at, at, self._newline(at) + indent + pair)
 
+    def add_member(self, table: Node, key: str, value: str) -> Edit:
+        """A new member at the end of a table that is written in braces; in TOML, `key` is spelled as it must be."""
+        if table.members:
+            return self.insert_after(table.members[-1], key, value)
+        pair = f"{key} = {value}" if self.dialect == "toml" else f"{json.dumps(key)}: {value}"
+        return Edit(table.start + 1, table.start + 1, pair)
+
     def remove_member(self, table: Node, member: Member) -> Edit:
         if member.layout == "line":
             return self._remove_line(member)
@@ -88,6 +106,32 @@ class Document:
             return Edit(table.members[index - 1].node.end, member.node.end, "")
         end = table.members[1].start if len(table.members) > 1 else member.node.end
         return Edit(member.start, end, "")
+
+    def set_aside(self, member: Member, mark: str) -> list[Edit]:
+        """Make comments of the lines (TOML) that a member is written on, whichever way a table is opened."""
+        starts = set()
+        stack = [member]
+        while stack:
+            one = stack.pop()
+            spread = one.node.kind == "table" and not self.text.startswith("{", one.node.start)
+            stack += one.node.members if spread else ()
+            starts |= self._line_starts(one.start, one.key_end if spread else one.node.end)
+        return [Edit(at, at, f"#subluminal:{mark}# ") for at in starts]
+
+    def taken_back(self, mark: str) -> list[Edit]:
+        """Undo `set_aside`; nothing if there are no such lines any more."""
+        if self._set_aside is None:
+            self._set_aside = {}
+            for match in _SET_ASIDE.finditer(self.text):
+                self._set_aside.setdefault(match[2], []).append(Edit(match.start(1), match.end(1), ""))
+        return self._set_aside.get(mark, [])
+
+    def _line_starts(self, start: int, end: int) -> set[int]:
+        first = self.text.rfind("\n", 0, start) + 1
+        found = {first + self.text.startswith("\ufeff", first)}
+        while (first := self.text.find("\n", first, end) + 1) > 0:
+            found.add(first)
+        return found
 
     def _remove_line(self, member: Member) -> Edit:
         start = self.text.rfind("\n", 0, member.start) + 1

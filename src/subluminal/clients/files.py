@@ -104,6 +104,31 @@ def replace(snapshot: Snapshot, data: bytes) -> None:
         raise ClientConfigError(f"{snapshot.path}: cannot be replaced: {error.strerror}") from None
 
 
+def create(path: str, data: bytes) -> Snapshot:
+    """Make a file that is not there; raise if one has appeared."""
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+            return Snapshot(path, os.path.realpath(path), data, os.fstat(descriptor))
+    except FileExistsError:
+        raise ChangedMeanwhile(f"{path}: was made by another program at this very moment") from None
+    except OSError as error:
+        raise ClientConfigError(f"{path}: cannot be made: {error.strerror}") from None
+
+
+def remove(snapshot: Snapshot) -> None:
+    """Take away a file that is as it was read."""
+    _check_unchanged(snapshot)
+    try:
+        os.unlink(snapshot.real)
+    except OSError as error:
+        raise ClientConfigError(f"{snapshot.path}: cannot be removed: {error.strerror}") from None
+
+
 def _make_like(snapshot: Snapshot, fd: int) -> None:
     mine, wanted = os.fstat(fd), snapshot.stat
     if (mine.st_uid, mine.st_gid) != (wanted.st_uid, wanted.st_gid):

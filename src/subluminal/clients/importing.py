@@ -6,24 +6,36 @@ import os
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from subluminal.clients import backups, files, wrapping
+from subluminal.clients import backups, files, routed, wrapping
 from subluminal.clients.base import Client, ConfigFile, Entry
 from subluminal.clients.configured import PROJECT, confirm_entry, settings, withheld_from
 from subluminal.clients.document import Document, decode
 from subluminal.clients.literals import looks_secret, masked_diff
+from subluminal.clients.remote import routing as remote_routing
+from subluminal.clients.remote.asking import Answers, address_here, has_login, login_fault, to_ask
+from subluminal.clients.remote.reading import NotRouted, own_login, read_entry
+from subluminal.clients.remote.unrouting import unwrap as unwrap_remote
 from subluminal.clients.report import FileReport, Literal, ServerReport
 from subluminal.clients.spans import Edit, SyntaxProblem, apply
 from subluminal.contracts.errors import ClientConfigError
+from subluminal.contracts.vocabulary import BUILTIN_SERVER, PROVIDER_SERVER
 from subluminal.host.clock import utc_now
 from subluminal.host.config import Config
+from subluminal.logins.wording import login_words
 
 # No client starts so many; a file that claims it is made to keep us busy.
 MAX_SERVERS = 10_000
 # Reading takes time too, so a file that could hold many times that number is not even read. Histories in a client's
 # file may speak of commands as well.
 MAX_COMMAND_WORDS = 10 * MAX_SERVERS
+_JSON_WORDS = (b"command", b'"url"', b'Url"')
+_SERVER_WORDS = {"json": _JSON_WORDS, "jsonc": _JSON_WORDS, "toml": (b"command", b"url")}
 # A diff takes time with the square of what has changed, and nobody reads a longer one.
 MAX_SHOWN_SERVERS = 1_000
+_RESERVED = {
+    BUILTIN_SERVER: "the client's own tools",
+    PROVIDER_SERVER: "the tools that the model's provider runs itself",
+}
 
 
 class Choice(NamedTuple):
@@ -46,7 +58,7 @@ def load(client: Client, path: str) -> tuple[files.Snapshot, Document] | None:
     snapshot = files.read(path)
     if snapshot is None:
         return None
-    if snapshot.data.count(b"command") > MAX_COMMAND_WORDS:
+    if sum(map(snapshot.data.count, _SERVER_WORDS[client.dialect])) > MAX_COMMAND_WORDS:
         raise _too_many(path)
     try:
         return snapshot, client.read(decode(snapshot.data))
@@ -67,16 +79,44 @@ def refusal(client: Client, file: ConfigFile, error: ClientConfigError) -> FileR
 
 
 def import_file(
-    client: Client, file: ConfigFile, sub: str, choice: Choice, *, dry_run: bool = False, foreign: bool = False
+    client: Client,
+    file: ConfigFile,
+    sub: str,
+    choice: Choice,
+    *,
+    answers: Answers | None = None,
+    dry_run: bool = False,
+    foreign: bool = False,
 ) -> FileReport | None:
-    """Route the file's servers through `sub`; None if there is no such file. A refusal is a report, not an error."""
+    """Route the file's servers through `sub`; None if there is no such file. A refusal is a report, not an error.
+
+    `answers` are those of servers behind a URL that were asked (`remote.probing`).
+    """
     try:
         loaded = load(client, file.path)
         if loaded is None or not loaded[1].root.members:
             return None if loaded is None else FileReport(client.name, file.path, file.scope, "unchanged")
-        return _import(client, file, sub, choice, *loaded, dry_run=dry_run, foreign=foreign)
+        return _import(client, file, sub, choice, answers or {}, *loaded, dry_run=dry_run, foreign=foreign)
     except ClientConfigError as error:
         return refusal(client, file, error)
+
+
+def to_be_asked(client: Client, file: ConfigFile, choice: Choice) -> list[str]:
+    """Addresses of servers behind a URL that this import would route and that may want a login."""
+    try:
+        loaded = load(client, file.path)
+    except ClientConfigError:
+        return []  # the import itself tells
+    if loaded is None:
+        return []
+    config = settings()
+    found = []
+    for entry in client.entries(loaded[1], file.scope)[:MAX_SERVERS]:
+        if choice.covers(entry) and entry.node.kind == "table" and routed.is_http(entry):
+            remote = read_entry(entry, client, loaded[1])
+            if not isinstance(remote, NotRouted) and own_login(entry, client, loaded[1]) is None:
+                found.append(to_ask(entry.name, remote, config))
+    return [address for address in found if address is not None]
 
 
 def _import(
@@ -84,6 +124,7 @@ def _import(
     file: ConfigFile,
     sub: str,
     choice: Choice,
+    answers: Answers,
     snapshot: files.Snapshot,
     document: Document,
     *,
@@ -91,7 +132,7 @@ def _import(
     foreign: bool,
 ) -> FileReport:
     report = FileReport(client.name, file.path, file.scope, "unchanged", warnings=files.warnings(snapshot))
-    plan = _Plan(client, document, sub, report, settings())
+    plan = _Plan(client, document, sub, report, settings(), answers)
     entries = client.entries(document, file.scope)
     if len(entries) > MAX_SERVERS:
         raise _too_many(file.path)
@@ -103,6 +144,7 @@ def _import(
     files.check_writable(snapshot, foreign=foreign)
     after = client.read(apply(document.text, plan.edits))
     wrapping.check(client, file.scope, document, after, plan.touched)
+    plan.check_reversible(file.scope, after)
     report.status = "changed"
     if dry_run and len(plan.touched) > MAX_SHOWN_SERVERS:
         report.warnings.append(f"the change of {len(plan.touched)} servers is too long to be shown as a diff")
@@ -116,7 +158,16 @@ def _import(
 class _Plan:
     """Goes through the entries of one file and gathers what to change and what to say."""
 
-    def __init__(self, client: Client, document: Document, sub: str, report: FileReport, config: Config | None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        document: Document,
+        sub: str,
+        report: FileReport,
+        config: Config | None,
+        answers: Answers,
+    ) -> None:
+        self.answers = answers
         self.client = client
         self.document = document
         self.sub = sub
@@ -131,6 +182,10 @@ class _Plan:
         status, detail = self._treat(entry)
         self.report.servers.append(describe(entry, status, detail))
         self.report.literals += literals_of(entry)
+        if entry.name in _RESERVED:
+            said = f"a server is named {entry.name}, which is what policies and the record call"
+            mend = "rules for one hold for the other. Give it another name"
+            self.report.warnings.append(f"{said} {_RESERVED[entry.name]}: {mend}")
         steering = wrapping.reaches_us(entry) if status in ("wrapped", "updated", "corrected", "already") else []
         if steering:
             self.report.warnings.append(f"{entry.name} sets {', '.join(steering)}, which steers Subluminal itself too")
@@ -140,19 +195,21 @@ class _Plan:
             self.report.warnings.append(f"{entry.name} gets none of its secrets: {withheld}. If you trust it: {mend}")
 
     def _treat(self, entry: Entry) -> tuple[str, str | None]:
-        found = wrapping.recognise(entry)
+        found = routed.recognise(entry)
         if found is not None:
             self.routed.append(entry.key)
         if entry.scope == PROJECT:
             steering = wrapping.controls(entry)
             if steering:
                 return "skipped", f"sets {', '.join(steering)}, which is not for a repository to decide; take it out"
-            if found is not None and found.cut is None:
+            if found is not None and not found.is_whole:
                 found = None  # whatever that program is, it does not start a server as our shim does
-        if found is not None and found.cut is None:
+        if found is not None and not found.is_whole:
             return "already", "routed by hand without `--`; left as it is"
-        if found is None and entry.node.kind == "table" and wrapping.is_http(entry):
-            return "http", None
+        if found is not None and found.cut is not None and found.value("--url") is not None:
+            return "skipped", "gives the shim a URL and a command; it takes one of them"
+        if found is None and entry.node.kind == "table" and routed.is_http(entry):
+            return self._treat_remote(entry)
         odd = wrapping.oddity(entry, self.client, self.document)
         if odd is not None:
             return "skipped", odd
@@ -162,7 +219,8 @@ class _Plan:
             self.wrapped.append(wrapped)
             return "wrapped", None
         if entry.scope == PROJECT and (found.options or found.client not in (None, self.client.word)):
-            self._take(entry, wrapping.correct(entry, found, self.client, self.document, self.sub))
+            correct = remote_routing.correct if found.is_remote else wrapping.correct
+            self._take(entry, correct(entry, found, self.client, self.document, self.sub))
             dropped = ", ".join(found.options or ["--client"])
             return "corrected", f"had {dropped} of its own, which is not for a repository to decide"
         edits = wrapping.update(entry, found, self.client, self.document, self.sub)
@@ -170,10 +228,58 @@ class _Plan:
         detail = f"has options of its own: {', '.join(found.options)}" if found.options else None
         return ("updated" if edits else "already"), detail
 
+    def _treat_remote(self, entry: Entry) -> tuple[str, str | None]:
+        fault = wrapping.name_fault(entry)
+        remote = NotRouted(fault, True) if fault is not None else read_entry(entry, self.client, self.document)
+        if isinstance(remote, NotRouted):
+            return "skipped" if remote.fault else "http", remote.why
+        setting = own_login(entry, self.client, self.document)
+        unlogged = login_fault(entry.name, setting, address_here(remote))
+        if unlogged is not None:
+            return "login", unlogged
+        address = to_ask(entry.name, remote, self.config)
+        answer = self.answers.get(address or "")
+        if address is not None and answer is not None:
+            if answer.asks_for_login and not has_login(entry.name, address):
+                return "login", f"its server asks for a login: {login_words(entry.name, address)}"
+            if answer.fault is not None:
+                self.report.warnings.append(f"{entry.name} is routed, but its server {answer.fault}")
+        edits, wrapped = remote_routing.wrap(entry, self.client, self.document, self.sub, remote)
+        self._take(entry, edits)
+        self.wrapped.append(wrapped)
+        variables = remote_routing.variables_of(remote.headers)
+        secret = [variables[name] for name, value in remote.headers if looks_secret(name, value)]
+        self.report.literals += [Literal(entry.name, variable) for variable in secret]
+        return "wrapped", None
+
+    def check_reversible(self, scope: str, after: Document) -> None:
+        """What an import does to a server behind a URL is undone by the record alone: prove it before writing."""
+        wrapped = {(tuple(w.location), w.name, w.occurrence): w for w in self.wrapped}
+        if not any(record.spelled for record in self.wrapped) or wrapped.keys() != self.touched:
+            return
+        edits = [
+            edit
+            for entry in self.client.entries(after, scope)
+            if entry.key in wrapped
+            for edit in unwrapped(entry, self.client, after, wrapped[entry.key])
+        ]
+        if apply(after.text, edits) != self.document.text:
+            raise ClientConfigError(
+                "a server behind a URL could not be put back byte for byte; the file was left alone"
+            )
+
     def _take(self, entry: Entry, edits: list[Edit]) -> None:
         if edits:
             self.edits += edits
             self.touched.add(entry.key)
+
+
+def unwrapped(entry: Entry, client: Client, document: Document, record: backups.WrappedEntry | None) -> list[Edit]:
+    """The edits that take an entry out of the shim again."""
+    found = routed.recognise(entry)
+    assert found is not None
+    undo = unwrap_remote if found.is_remote else wrapping.unwrap
+    return undo(entry, found, client, document, record)
 
 
 def describe(entry: Entry, status: str, detail: str | None = None) -> ServerReport:
@@ -184,8 +290,8 @@ def describe(entry: Entry, status: str, detail: str | None = None) -> ServerRepo
 def literals_of(entry: Entry) -> list[Literal]:
     if entry.env is None:
         return []
-    variables = [m.key for m in entry.env.members if m.node.kind == "string" and looks_secret(m.key, m.node.value)]
-    return [Literal(entry.name, variable) for variable in variables]
+    strings = [m for m in entry.env.members if m.node.kind == "string" and m.key != routed.URL_VARIABLE]
+    return [Literal(entry.name, m.key) for m in strings if looks_secret(m.key, m.node.value)]
 
 
 def _replace(plan: _Plan, file: ConfigFile, snapshot: files.Snapshot, data: bytes) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from subluminal.clients.base import Client, ConfigFile, Place
+from subluminal.clients.base import Client, ConfigFile, HttpFields, Place
 
 
 def _files(user: Callable[[Place], str], *project: str) -> Callable[[Place], list[ConfigFile]]:
@@ -25,7 +25,22 @@ _windsurf = _files(lambda place: place.at_home(".codeium", "windsurf", "mcp_conf
 _zed = _files(lambda place: place.in_config("zed", "settings.json"), ".zed", "settings.json")
 
 CURSOR = Client("cursor", "Cursor", _cursor, (("mcpServers",),))
-GEMINI = Client("gemini", "Gemini CLI", _gemini, (("mcpServers",),))
+GEMINI = Client(
+    "gemini",
+    "Gemini CLI",
+    _gemini,
+    (("mcpServers",),),
+    http=HttpFields(
+        urls=(("httpUrl", "auto"), ("url", "sse")),
+        logins=("oauth", "authProviderType", "targetAudience", "targetServiceAccount"),
+    ),
+)
 VSCODE = Client("vscode", "VS Code", _vscode, (("servers",),))
-WINDSURF = Client("windsurf", "Windsurf", _windsurf, (("mcpServers",),))
+WINDSURF = Client(
+    "windsurf",
+    "Windsurf",
+    _windsurf,
+    (("mcpServers",),),
+    http=HttpFields(urls=(("serverUrl", "auto"), ("url", "auto"))),
+)
 ZED = Client("zed", "Zed", _zed, (("context_servers",),))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-# Of a server: wrapped | updated | corrected | already | http | skipped | restored | kept
+# Of a server: wrapped | updated | corrected | already | http | login | skipped | restored | kept
+# Of a hook: added | updated | already | trusted | removed
 # Of a file: changed | unchanged | restored | refused | gone
 
 
@@ -23,6 +24,13 @@ class Literal(msgspec.Struct):
     variable: str
 
 
+class HookReport(msgspec.Struct):
+    """Our hook on one event of the client."""
+
+    event: str
+    status: str
+
+
 class FileReport(msgspec.Struct):
     client: str
     path: str
@@ -37,6 +45,7 @@ class FileReport(msgspec.Struct):
     hint: str | None = None
     line: int | None = None
     diff: str | None = None
+    hooks: list[HookReport] = []
 
     def count(self, *statuses: str) -> int:
         return sum(server.status in statuses for server in self.servers)

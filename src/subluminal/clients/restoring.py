@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from subluminal.clients import backups, files, wrapping
+from subluminal.clients import backups, files, routed, wrapping
 from subluminal.clients.base import Client, ConfigFile, Place
 from subluminal.clients.document import decode
-from subluminal.clients.importing import Choice, describe, load, refusal
+from subluminal.clients.hooks.restoring import moved, removed, was_made, without_hooks
+from subluminal.clients.hooks.wanted import EVENTS
+from subluminal.clients.importing import Choice, describe, load, refusal, unwrapped
 from subluminal.clients.literals import masked_diff
+from subluminal.clients.remote.unrouting import irreversible
 from subluminal.clients.report import FileReport
 from subluminal.clients.spans import Edit, apply, walk
 from subluminal.contracts.errors import ClientConfigError
@@ -24,7 +27,8 @@ def files_to_restore(client: Client, place: Place) -> list[ConfigFile]:
     """The files found from here, and every other file an import of this client has changed."""
     found = {file.path: file for file in client.find(place)}
     for record in backups.records():
-        if record.client == client.name and record.restored_at is None and record.path not in found:
+        is_open = record.client == client.name and record.holds == client.holds and record.restored_at is None
+        if is_open and record.path not in found:
             found[record.path] = ConfigFile(record.path, record.scope)
     return list(found.values())
 
@@ -57,40 +61,34 @@ def _restore(
     report = FileReport(client.name, file.path, file.scope, "unchanged")
     history = backups.history(client.name, snapshot.real)
     partial = bool(choice.servers or choice.scopes)
-    data, used = (snapshot.data, []) if partial else _rewind(snapshot.data, history)
+    data, used = (snapshot.data, []) if partial else backups.rewind(snapshot.data, history)
     in_force = [record for record in history if record.restored_at is None]
     data, exact = _unwrap_rest(client, file, choice, data, in_force, report)
+    with_hooks = data
+    if not partial:
+        data = without_hooks(client.name, client.dialect, data, in_force)
+    exact = exact and data == with_hooks
     if data == snapshot.data:
         return report
     files.check_writable(snapshot, foreign=foreign)
     report.status = "restored"
     report.exact = bool(used) and exact
     _name_the_restored(client, file, choice, snapshot.data, report)
+    if not partial and client.name in EVENTS:
+        report.hooks = removed(client.name, client.dialect, snapshot.data)
+        report.warnings += moved(client.name, client.dialect, snapshot.data)
     report.warnings += _placeholders(client, data)
     if dry_run:
         report.diff = masked_diff(file.path, client.dialect, decode(snapshot.data), decode(data))
         return report
-    files.replace(snapshot, data)
+    if not data and was_made(in_force):
+        files.remove(snapshot)
+    else:
+        files.replace(snapshot, data)
     if not partial:
         for record in in_force:
             backups.mark_restored(record)
     return report
-
-
-def _rewind(data: bytes, history: list[backups.Record]) -> tuple[bytes, list[backups.Record]]:
-    """Follow the chain of imports back as far as hashes prove that the file is as an import left it."""
-    used: list[backups.Record] = []
-    while True:
-        found = backups.digest(data)
-        for record in reversed(history):
-            if record.written_sha256 == found and record not in used:
-                original = backups.original(record)
-                if original is not None:
-                    break
-        else:
-            return data, used
-        used.append(record)
-        data = original
 
 
 def _unwrap_rest(
@@ -107,16 +105,20 @@ def _unwrap_rest(
     edits: list[Edit] = []
     touched: set[Any] = set()
     for entry in client.entries(document, file.scope):
-        found = wrapping.recognise(entry)
+        found = routed.recognise(entry)
         if found is None or not choice.covers(entry):
             continue
         if entry.key in own:
             report.servers.append(describe(entry, "kept", "was routed before the first import; restore again to undo"))
             continue
-        if found.cut is None:
+        if not found.is_whole:
             report.servers.append(describe(entry, "skipped", "holds no original command after `--`"))
             continue
-        edits += wrapping.unwrap(entry, found, client, document, known.get(entry.key))
+        obstacle = irreversible(entry, found, client) if found.is_remote else None
+        if obstacle is not None:
+            report.servers.append(describe(entry, "skipped", obstacle))
+            continue
+        edits += unwrapped(entry, client, document, known.get(entry.key))
         touched.add(entry.key)
     if not edits:
         return data, True
@@ -131,7 +133,7 @@ def _name_the_restored(client: Client, file: ConfigFile, choice: Choice, old: by
     for entry in client.entries(client.read(decode(old)), file.scope):
         server = describe(entry, "restored")
         is_named = (server.scope, server.project, server.name) in named
-        if wrapping.recognise(entry) and choice.covers(entry) and not is_named:
+        if routed.recognise(entry) and choice.covers(entry) and not is_named:
             report.servers.append(server)
 
 

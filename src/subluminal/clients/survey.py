@@ -7,16 +7,27 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from subluminal.clients import wrapping
+from subluminal.clients import routed, wrapping
 from subluminal.clients.base import Client, ConfigFile, Entry, Place
-from subluminal.clients.configured import Configured, as_configured, command_of, settings, withheld_from
+from subluminal.clients.configured import (
+    Configured,
+    address_of,
+    as_configured,
+    command_of,
+    settings,
+    withheld_from,
+)
 from subluminal.clients.document import Document
 from subluminal.clients.importing import literals_of, load
 from subluminal.clients.registry import CLIENTS
+from subluminal.clients.remote.asking import has_login, login_fault
+from subluminal.clients.remote.reading import NotRouted, own_login
 from subluminal.clients.report import Literal
 from subluminal.clients.spans import SyntaxProblem
 from subluminal.contracts.errors import ClientConfigError
 from subluminal.host.config import Config
+from subluminal.host.secrets.addresses import public_form
+from subluminal.logins.wording import login_words
 
 
 class SurveyedEntry(msgspec.Struct):
@@ -35,6 +46,10 @@ class SurveyedEntry(msgspec.Struct):
     steering: list[str] = []  # variables of the entry that steer the shim as well
     options: list[str] = []  # options of the shim that an import does not give
     withheld: str | None = None  # why it does not get the secrets that are bound to its name
+    address: str | None = None  # of a server behind a URL: where, without what may be secret
+    stays: str | None = None  # why a server behind a URL is not routed
+    login: str | None = None  # the command that logs in at such a server, where that is missing
+    unset: list[str] = []  # variables that its words name and that are not there
 
 
 class SurveyedFile(msgspec.Struct):
@@ -65,8 +80,11 @@ def configured_servers(name: str, config: Config, place: Place) -> Iterator[Conf
             if loaded is None:
                 continue
             for entry in client.entries(loaded[1], file.scope):
-                if entry.name == name and (command := command_of(entry, client, loaded[1])) is not None:
-                    started = as_configured(entry, command, config, place)
+                if entry.name != name:
+                    continue
+                started = as_configured(entry, client, loaded[1], config, place)
+                if started is not None:
+                    command = command_of(entry, client, loaded[1]) or started.command
                     yield Configured(client.name, file.path, entry.scope, command, started)
 
 
@@ -85,13 +103,17 @@ def survey_file(client: Client, file: ConfigFile, config: Config | None) -> Surv
 
 def _survey_entry(client: Client, entry: Entry, document: Document, config: Config | None) -> SurveyedEntry:
     project = entry.location[1] if entry.location[:1] == ("projects",) else None
-    found = wrapping.recognise(entry)
+    found = routed.recognise(entry)
     if found is not None:
         exists = os.path.isabs(found.sub) and os.access(found.sub, os.X_OK)
         surveyed = SurveyedEntry(entry.name, entry.scope, project, "stdio", True, found.sub, exists, found.server_name)
         surveyed.options = found.options
-    elif entry.node.kind == "table" and wrapping.is_http(entry):
+        if found.is_remote:
+            _survey_remote(surveyed, entry, client, document)
+            surveyed.unset = _unset(entry, found, client)
+    elif entry.node.kind == "table" and routed.is_http(entry):
         surveyed = SurveyedEntry(entry.name, entry.scope, project, "http", False)
+        _survey_remote(surveyed, entry, client, document)
     else:
         odd = wrapping.oddity(entry, client, document)
         surveyed = SurveyedEntry(entry.name, entry.scope, project, "unknown" if odd else "stdio", False, problem=odd)
@@ -99,3 +121,31 @@ def _survey_entry(client: Client, entry: Entry, document: Document, config: Conf
     surveyed.steering = wrapping.reaches_us(entry)
     surveyed.withheld = withheld_from(entry, client, document, config)
     return surveyed
+
+
+def _survey_remote(surveyed: SurveyedEntry, entry: Entry, client: Client, document: Document) -> None:
+    surveyed.transport = "http"
+    remote = routed.meaning(entry, client, document)
+    address = address_of(entry, client, document, Place())
+    surveyed.address = None if address is None else public_form(address)
+    if isinstance(remote, NotRouted):
+        surveyed.stays = remote.why
+        return
+    setting = own_login(entry, client, document)
+    if not surveyed.wrapped:
+        surveyed.stays = login_fault(entry.name, setting, address)
+    needs_one = setting is not None or not remote.has_credentials
+    if needs_one and address is not None and not has_login(entry.name, address):
+        surveyed.login = login_words(entry.name, address)
+
+
+def _unset(entry: Entry, found: routed.Wrapping, client: Client) -> list[str]:
+    """Its own variables are in the entry; the client's own may be in this shell, and a client may have to pass them."""
+    own = {member.key for member in entry.env.members} if entry.env is not None else set()
+    listed = entry.holder.get("env_vars")
+    passed = set(wrapping.variable_names(listed)) if listed is not None else set()
+    return [
+        name
+        for name in found.variables
+        if name not in own and (name not in os.environ or (client.passed_variables and name not in passed))
+    ]

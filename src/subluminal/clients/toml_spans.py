@@ -39,6 +39,42 @@ def read(text: str) -> Node:
     return root
 
 
+def key_spans(text: str, at: int) -> list[tuple[int, int]]:
+    """Where the segments of the key at this place stand."""
+    return [(key.start, key.end) for key in _Scanner(text).keys(at, 0)[0]]
+
+
+class Section(NamedTuple):
+    """A header and the lines below it that set something; what follows them (comments, blank lines) is nobody's."""
+
+    keys: tuple[str, ...]
+    double: bool
+    start: int
+    end: int  # behind the newline of its last line
+
+
+def sections(text: str) -> list[Section]:
+    """Every `[header]` and `[[header]]` of text that `read` takes."""
+    scanner = _Scanner(text)
+    found: list[Section] = []
+    root = table = Node("table", 0, len(text))
+    at = depth = 0
+    if text.startswith("\ufeff"):
+        at = 1
+    while (at := scanner.filler(at)) < len(text):
+        start = at
+        if text.startswith("[", at):
+            keys, _ = scanner.keys(scanner.blank(at + (2 if text.startswith("[[", at) else 1)), 0)
+            table, at, depth = scanner.header(root, at)
+            found.append(Section(tuple(key.value for key in keys), text.startswith("[[", start), start, at))
+        else:
+            at = scanner.pair(table, at, "line", depth)
+        newline = text.find("\n", at)
+        if found:
+            found[-1] = found[-1]._replace(end=len(text) if newline < 0 else newline + 1)
+    return found
+
+
 def _problem(text: str, message: str) -> SyntaxProblem:
     match = _AT.search(message)
     if match is None or match.group(1) is None:

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+CARRIED_OUT = "Not refused: the call had been carried out before it was judged."
+
+
 class PolicyRef(Struct, eq=False, gc=False):
     """Which policy decided: the three names every decision event and error carries."""
 
@@ -50,7 +53,7 @@ class _Ruling(Struct, eq=False, gc=False):
 
 
 class Decision(_Ruling, kw_only=True):
-    """§3.1. `would` is set in observe mode: the decision that enforcement would have taken.
+    """§3.1. `would`, in observe mode and of calls that were only observed: what enforcement would have decided.
 
     `retry_advice` is a sentence for THROTTLE (§3.2.3); hints carry their own. `policy` names the bundle that decided.
     """
@@ -61,6 +64,11 @@ class Decision(_Ruling, kw_only=True):
     hint: Hint | None = None
     terminate: tuple[str, str] | None = None  # (terminate_code, terminate_message)
     would: Decision | None = None
+
+    @classmethod
+    def of_carried_out(cls, refused: Decision) -> Decision:
+        """Of a call that had been carried out when it was judged: nothing is left to refuse."""
+        return cls(ALLOW, None, "info", DEFAULT_ALLOW, CARRIED_OUT, policy=refused.policy, would=refused)
 
     def as_dict(self) -> dict[str, Any]:
         """The decision object of §3.1, with the optional members only where the action has them."""

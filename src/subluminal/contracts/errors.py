@@ -8,6 +8,8 @@ SubluminalError                 2
 ├── LedgerError                 2   the ledger cannot be read, written or reached
 ├── VerificationError           1   the record was changed
 ├── SecretError                 2   a secret is missing or a store cannot be used
+├── LoginError                  2   a login at a remote server is missing, refused or no longer good
+│   └── LoginUnreachable        2   nobody could be asked; what is stored stays as it is
 ├── ClientConfigError           2   an agent client's configuration cannot be changed safely
 └── AgentError                  2   an agent back end cannot be run
 """
@@ -57,6 +59,14 @@ class VerificationError(SubluminalError):
 
 class SecretError(SubluminalError):
     pass
+
+
+class LoginError(SubluminalError):
+    pass
+
+
+class LoginUnreachable(LoginError):
+    hint = "Nothing was changed. Try again when the network or the server is back."
 
 
 class ClientConfigError(SubluminalError):

@@ -17,7 +17,7 @@ from subluminal.contracts.agent_event import AgentEvent
 Client = Literal["claude", "codex", "headless", "custom", "unknown"]
 Env = Literal["dev", "ci", "prod", "unknown"]
 Mode = Literal["observe", "guardrails", "control"]
-Transport = Literal["mcp_stdio", "mcp_http", "http", "messages_api", "in_process", "unknown"]
+Transport = Literal["mcp_stdio", "mcp_http", "http", "messages_api", "in_process", "unknown", "hook"]
 Action = Literal["ALLOW", "BLOCK", "THROTTLE", "REJECT_WITH_HINT", "TERMINATE_RUN"]
 Severity = Literal["info", "warn", "critical"]
 Status = Literal["OK", "ERROR", "TIMEOUT", "CANCELLED"]
@@ -81,6 +81,7 @@ class CallStarted(Struct):
     args_raw_hash: str | UnsetType = UNSET  # additive: SHA-256 of the arguments' own bytes, where args_hash is empty
     ambiguous: str | UnsetType = UNSET  # additive: why two parsers could read this message differently
     continues: str | UnsetType = UNSET  # additive: call_id of the call this leg continues
+    observed: bool | UnsetType = UNSET  # additive: it had been carried out, elsewhere, when it was judged
     call_context: dict[str, Any] | UnsetType = UNSET  # §7.1: the client's own ids for this call
 
 
@@ -109,7 +110,7 @@ class Terminate(Struct):
 
 
 class WouldDecide(Struct):
-    """Additive, observe mode: what enforcement would have done."""
+    """Additive, in observe mode and of calls that were only observed: what enforcement would have done."""
 
     action: Action
     rule_id: str | None
@@ -152,6 +153,9 @@ class RunEnded(Struct):
     # Additive: whose calls the summary counts. Absent: those of this producer; `run`: those of all producers of the run
     # while this one, which made none itself (`sub run`), kept it. Whoever adds summaries up leaves these out.
     counts: Literal["run"] | UnsetType = UNSET
+    # Additive: the client did not end the run. `idle`: nobody asked anything for long, or others needed the room. A
+    # client that comes back goes on with the same run, under another producer.
+    ended_by: Literal["idle"] | UnsetType = UNSET
 
 
 class HintedCall(Struct):
@@ -187,6 +191,30 @@ class BreakerTripped(Struct):
     scope: Literal["run", "server", "tool", "server_tool", "agent", "principal", "machine"]
     threshold: Count
     window_ms: Count
+
+
+class SettingsChanged(Struct):
+    """`refused`: the client was told to keep those that it had."""
+
+    source: str
+    refused: bool
+    path: str | UnsetType = UNSET
+
+
+class MessageStated(Struct):
+    """As the provider states it, in its own numbers. What it did not state is absent, never zero."""
+
+    message_id: str | UnsetType = UNSET
+    model: str | UnsetType = UNSET
+    stop_reason: str | UnsetType = UNSET
+    input_tokens: Count | UnsetType = UNSET
+    output_tokens: Count | UnsetType = UNSET
+    cache_creation_input_tokens: Count | UnsetType = UNSET
+    cache_read_input_tokens: Count | UnsetType = UNSET
+    reasoning_tokens: Count | UnsetType = UNSET
+    server_tool_requests: Count | UnsetType = UNSET
+    cached_in_input: bool | UnsetType = UNSET  # whether `input_tokens` includes the cached ones
+    api: str | UnsetType = UNSET
 
 
 class Envelope(Struct, kw_only=True, tag_field="type"):
@@ -259,6 +287,18 @@ class AgentEventRecorded(Envelope, tag="agent_event", kw_only=True):
     agent: AgentEvent
 
 
+class SettingsChange(Envelope, tag="settings_change", kw_only=True):
+    """Additive: settings of the client, which can turn its hooks off, changed while a session was on."""
+
+    settings: SettingsChanged
+
+
+class ModelMessage(Envelope, tag="model_message", kw_only=True):
+    """Additive: a message of a model has passed."""
+
+    model: MessageStated
+
+
 Event = (
     RunStart
     | ToolCallStart
@@ -271,6 +311,8 @@ Event = (
     | ShimHealth
     | BreakerTrip
     | AgentEventRecorded
+    | SettingsChange
+    | ModelMessage
 )
 
 _encoder = msgspec.json.Encoder()

@@ -20,6 +20,8 @@ class ToolCall(Struct, eq=False, gc=False):
     the tool (annotations), None where it has not been heard: the server has not listed the tool.
     `timeout_ms` is after how long without a reply the call is recorded as timed out, where that is known.
     `too_large` says why the message could not be held for judgement; such a call cannot be forwarded.
+    `observed`: it has been carried out already, elsewhere. It is judged and charged like any other, and never refused.
+    `definition`: not a call yet, but a tool that could be called unseen: access is judged, and nothing is charged.
     """
 
     server_name: str
@@ -36,3 +38,5 @@ class ToolCall(Struct, eq=False, gc=False):
     leg: int = 1
     args_raw_hash: str | None = None
     timeout_ms: int | None = None
+    observed: bool = False
+    definition: bool = False

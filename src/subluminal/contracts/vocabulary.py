@@ -13,12 +13,22 @@ TRUNCATED = "[TRUNCATED]"
 REQUIRED_EVENT_TYPES = ("run_start", "tool_call_start", "tool_call_decision", "tool_call_end", "run_end")
 OPTIONAL_EVENT_TYPES = ("hint_issued", "policy_loaded", "secret_injection", "shim_health", "breaker_trip")
 EVENT_TYPES = REQUIRED_EVENT_TYPES + OPTIONAL_EVENT_TYPES
-ADDITIVE_EVENT_TYPES = ("agent_event",)  # ours: what the agent itself reported
+# Ours: what the agent itself reported, that a client's settings changed while it ran, and what a model's provider
+# states of a message.
+ADDITIVE_EVENT_TYPES = ("agent_event", "settings_change", "model_message")
 CLIENTS = ("claude", "codex", "headless", "custom", "unknown")
 ENVS = ("dev", "ci", "prod", "unknown")
 MODES = ("observe", "guardrails", "control")
-# "messages_api" is an adapter identifier of §7.1; "in_process" is our additive value.
-TRANSPORTS = ("mcp_stdio", "mcp_http", "http", "messages_api", "in_process", "unknown")
+# "messages_api" is an adapter identifier of §7.1; "in_process" and "hook" are our additive values. A later one goes to
+# the end: the place of each is a bit in the state of runs (`core.engine.claims`).
+TRANSPORTS = ("mcp_stdio", "mcp_http", "http", "messages_api", "in_process", "unknown", "hook")
+# Server names that are reserved, for rules that speak of no MCP server: a client's own tools, and those that the
+# model's provider runs itself. CONNECTOR_TOOL is that the provider may reach a server at all.
+BUILTIN_SERVER = "builtin"
+PROVIDER_SERVER = "provider"
+CONNECTOR_TOOL = "(connector)"
+# Stands among paths that a door has read out of a text, where there may be others: whoever asks cannot be answered.
+UNREAD_PATH = "(unread)"
 STATUSES = ("OK", "ERROR", "TIMEOUT", "CANCELLED")
 ERROR_CLASSES = ("upstream_error", "policy_block", "timeout", "transport", "unknown")
 RUN_STATUSES = ("SUCCEEDED", "FAILED", "TERMINATED", "CANCELLED")

@@ -60,9 +60,9 @@ def _check(client: Client, place: Place, sub: str | None, version: str | None) -
         _check_file(area, client, file, sub)
     entries = [entry for file in files for entry in file.entries]
     routed = sum(entry.wrapped for entry in entries)
-    stdio = sum(entry.wrapped or entry.transport == "stdio" for entry in entries)
+    servers = sum(entry.wrapped or entry.transport in ("stdio", "http") for entry in entries)
     name = f"{client.title} {version}" if version else client.title
-    area.summary = f"{name}: {routed} of {count(stdio, 'server')} routed" if stdio else f"{name}: no stdio servers"
+    area.summary = f"{name}: {routed} of {count(servers, 'server')} routed" if servers else f"{name}: no servers"
     return area
 
 
@@ -71,18 +71,34 @@ def _check_file(area: Area, client: Client, file: SurveyedFile, sub: str | None)
         area.add(ERROR, "unreadable", file.error, edit_command(file.path, file.line))
         return
     imported = [r for r in backups.records() if r.client == client.name and r.path == file.path and not r.restored_at]
-    waiting = [entry for entry in file.entries if not entry.wrapped and entry.transport == "stdio"]
+    waiting = [entry for entry in file.entries if not entry.wrapped and _can_be_routed(entry)]
     if waiting:
         since = f" since the import of {imported[-1].created_at[:10]}" if imported else ""
         names = ", ".join(entry.name for entry in waiting)
         message = f"{file.path}: not routed{since}: {names}"
         area.add(WARNING, "unwrapped", message, _import_command(client, file))
-    remote = [entry.name for entry in file.entries if entry.transport == "http"]
-    if remote:
-        message = f"{file.path}: http servers are not governed yet: {', '.join(remote)}"
-        area.add(NOTE, "http", message)
+    for entry in file.entries:
+        if entry.transport == "http":
+            _check_remote(area, file, entry)
     for entry in file.entries:
         _check_entry(area, client, file, entry, sub)
+
+
+def _can_be_routed(entry: SurveyedEntry) -> bool:
+    return entry.transport == "stdio" or (entry.transport == "http" and entry.stays is None)
+
+
+def _check_remote(area: Area, file: SurveyedFile, entry: SurveyedEntry) -> None:
+    here = f"{file.path}: {entry.name}" + (f" ({entry.address})" if entry.address else "")
+    if entry.stays is not None:
+        area.add(NOTE, "http", f"{here} is not governed: it {entry.stays}", entry.login)
+    elif entry.wrapped and entry.login is not None:
+        message = f"{here} has neither credentials nor a login; its server may want one"
+        area.add(NOTE, "no-login", message, entry.login)
+    for name in entry.unset:
+        own = name.startswith("SUB_")
+        where = "in its entry" if own else "in this shell, or the client does not pass it on"
+        area.add(ERROR if own else WARNING, "variable-missing", f"{here}: {name} is not set {where}")
 
 
 def _check_entry(area: Area, client: Client, file: SurveyedFile, entry: SurveyedEntry, sub: str | None) -> None:

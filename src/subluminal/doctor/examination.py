@@ -8,6 +8,7 @@ from subluminal.contracts.errors import SubluminalError
 from subluminal.doctor.clients import check_clients
 from subluminal.doctor.findings import ERROR, Area
 from subluminal.doctor.home import check_home, check_runs
+from subluminal.doctor.hooks import check_hooks
 from subluminal.doctor.installation import check_installation
 from subluminal.doctor.ledger import check_ledger
 from subluminal.doctor.policy import check_policy
@@ -29,6 +30,7 @@ def examine(cwd: str, *, self_test: bool = False) -> list[Area]:
         areas += check_clients(cwd, installation.facts.get("sub"))
     except (SubluminalError, OSError) as error:
         areas.append(_failed("clients", error))
+    areas.append(_guarded("hooks", lambda: check_hooks(cwd)))
     areas.append(_guarded("runs", check_runs))
     areas.append(_guarded("ledger", check_ledger))
     if self_test:

@@ -1,4 +1,4 @@
-"""The client that started us, where nobody named the run: its process, and the run id that its shims derive from it.
+"""A client's process and its run: that of the client which started us, where nobody named it, or of any other.
 
 A derived id has the form of every id of ours, so ids sort by time: milliseconds (of the client's start) in 12 hex
 digits, then 64 bits, here of a digest of what names the process: host, boot, pid and start.
@@ -6,7 +6,7 @@ digits, then 64 bits, here of a digest of what names the process: host, boot, pi
 The trap is the clock. The kernel counts a process's start in ticks since the boot, and knows the boot's wall time only
 as "now, less the time since": whoever sets the clock moves it, and two shims of one client would disagree. So the first
 shim writes the id down, under the digest, and the others take it from there. Without a home they compute it, and agree
-unless the clock was set in between.
+unless the clock was set in between. The run of a session that no process tells is agreed upon in the same way.
 """
 
 from __future__ import annotations
@@ -14,24 +14,75 @@ from __future__ import annotations
 import os
 
 from subluminal.host import home
-from subluminal.host.identity import process_facts
+from subluminal.host.identity import process_facts, run_environment, start_time, upwards
 
-_SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ash", "fish", "env", "npx", "uvx", "timeout"))
+SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ash", "fish", "env", "npx", "uvx", "timeout"))
 _DIGITS = frozenset("0123456789abcdef")
 _MAX_MS = 1 << 48
 
 
-def derived_run_id(host_id: str) -> str:
-    """One run per client process: shells and launchers between it and us do not count."""
+class RunOfProcess:
+    """`named`: somebody said which run it is; else its id is the one that shims of that process derive.
+
+    `environ` are `SUB_*` variables, SUB_RUN_ID always among them; `directory` is where the process works, if that is
+    to be seen.
+    """
+
+    __slots__ = ("directory", "environ", "named")
+
+    def __init__(self, environ: dict[str, str], named: bool, directory: str | None) -> None:
+        self.environ = environ
+        self.named = named
+        self.directory = directory
+
+
+def identity_of_process(pid: int, start: str, host: str) -> RunOfProcess | None:
+    """The run that another process of ours belongs to: as its shims would find it, so that all of it is one run.
+
+    None: the process that began at `start` is gone, or is not to be seen.
+    """
+    _, parent, started = process_facts(pid)
+    if not start or started != start:
+        return None
+    environ = run_environment([pid, *upwards(parent)])
+    named = bool(environ.get("SUB_RUN_ID"))
+    if not named:
+        environ = {**environ, "SUB_RUN_ID": derived_run_id(host, pid)}
+    directory = _directory_of(pid)
+    # Looked at again: until now the number was this process's.
+    return RunOfProcess(environ, named, directory) if start_time(pid) == start else None
+
+
+def _directory_of(pid: int) -> str | None:
+    try:
+        directory = os.readlink(f"/proc/{pid}/cwd")
+    except OSError:
+        return None
+    return directory if os.path.isdir(directory) else None
+
+
+def derived_run_id(host_id: str, client: int | None = None) -> str:
+    """One run per client process: shells and launchers between it and us do not count.
+
+    `client`: not the one that started us, but this process.
+    """
     from subluminal.contracts.digest import sha256_hex
 
-    pid = os.getppid()
+    pid = os.getppid() if client is None else client
     command, parent, started = process_facts(pid)
-    while parent > 1 and command in _SHELLS:
+    while parent > 1 and command in SHELLS:
         pid = parent
         command, parent, started = process_facts(pid)
     digest = sha256_hex(f"{host_id}\x00{_boot_id()}\x00{pid}\x00{started}".encode())
     return _agreed(digest, _started_ms(started))
+
+
+def run_id_of_session(host_id: str, words: tuple[str, ...]) -> str:
+    """For a run that nobody names and no process tells: what its client calls its session is always the same run."""
+    from subluminal.contracts.digest import sha256_hex
+
+    named = "\x00".join((host_id, "session", *words))
+    return _agreed(sha256_hex(named.encode("utf-8", "surrogatepass")), None)
 
 
 def _agreed(digest: str, started_ms: int | None) -> str:

@@ -46,7 +46,7 @@ _WORDS: dict[str, dict[str, tuple[str, ...]]] = {
     "servers": {"audit": AUDITS, "refusal_style": REFUSAL_STYLES},
 }
 _SERVER_LISTS = ("secret_bindings", "confirmed", "env_allowlist")
-_SECTIONS = ("shim", "ledger", "redaction", "servers")
+_SECTIONS = ("shim", "ledger", "redaction", "servers", "proxy")
 
 
 class ServerConfig:
@@ -73,7 +73,7 @@ class Config:
 
     __slots__ = (
         "_environ", "_from_environ", "_servers", "audit", "health_ms", "max_inspect_bytes", "max_message_bytes",
-        "max_preview_bytes", "patterns", "refusal_style", "timeout_ms", "warnings",
+        "max_preview_bytes", "patterns", "proxy", "refusal_style", "timeout_ms", "warnings",
     )  # fmt: skip
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -86,6 +86,7 @@ class Config:
         self.refusal_style = "error"
         self.patterns: list[tuple[str, str]] = []
         self.warnings: list[str] = []
+        self.proxy: tuple[dict[str, Any], str] = {}, ""
         self._environ = environ
         self._from_environ: set[str] = set()
         self._servers: dict[str, dict[str, Any]] = {}
@@ -156,6 +157,11 @@ def idle_exit_s(environ: Mapping[str, str]) -> float:
     return _idle_exit_s((_read(path) or {}).get("ledger", {}), path)
 
 
+def user_settings(environ: Mapping[str, str]) -> dict[str, Any]:
+    """The user's own file as it stands, for who needs one table of it whatever is wrong with another."""
+    return _read(config_file(sub_home(environ))) or {}
+
+
 def project_path(cwd: str | None, user_path: str) -> str | None:
     """The nearest `.subluminal/config.toml`, not above the repository's root and not the user's own."""
     directory = cwd
@@ -213,6 +219,8 @@ def _apply_user(config: Config, document: dict[str, Any], path: str) -> None:
             config.patterns += _patterns(table, path)
         elif section == "ledger":
             _idle_exit_s(table, path)
+        elif section == "proxy":
+            config.proxy = table, path  # read by `host.proxied`: a fault there keeps no shim from its work
         elif section == "servers":
             for name, own in table.items():
                 config._servers[name] = _server(own, f"{path}: [servers.{name}]")

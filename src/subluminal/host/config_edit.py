@@ -25,6 +25,8 @@ def with_binding(text: str, server: str, binding: Binding) -> str:
     entry = _server_table(document, server)
     table = tomlkit.inline_table()
     table.update({"inject_as": binding.inject_as, "secret_ref": binding.secret_ref, "source": binding.source})
+    if binding.prefix:
+        table["prefix"] = binding.prefix
     bindings = entry.get("secret_bindings")
     if bindings is None:
         bindings = tomlkit.array().multiline(True)
@@ -47,14 +49,18 @@ def with_confirmed(text: str, server: str, records: list[dict[str, Any]]) -> str
     if confirmed is None:
         confirmed = entry["confirmed"] = tomlkit.array().multiline(True)
     # Other variables for a command line replace those that were confirmed with it before.
-    lines = [(record["command"], record.get("directory")) for record in records]
-    for known in [known for known in confirmed if (known["command"], known.get("directory")) in lines]:
+    lines = [_line(record) for record in records]
+    for known in [known for known in confirmed if _line(known) in lines]:
         confirmed.remove(known)
     for record in records:
         table = tomlkit.inline_table()
         table.update(record)
         confirmed.append(table if isinstance(confirmed, tomlkit.items.Array) else _as_table(table))
     return tomlkit.dumps(document)
+
+
+def _line(record: Any) -> tuple[Any, Any, Any]:
+    return record.get("command"), record.get("directory"), record.get("url")
 
 
 def _server_table(document: tomlkit.TOMLDocument, server: str) -> Any:

@@ -120,6 +120,21 @@ def replace_file(
     return size
 
 
+def unlinked_file(directory: str) -> int:
+    """A file without a name (0600): nothing is left behind whatever happens to us."""
+    ensure_private_dir(directory)
+    flags = os.O_RDWR | os.O_CLOEXEC
+    if hasattr(os, "O_TMPFILE"):
+        try:
+            return os.open(directory, flags | os.O_TMPFILE, 0o600)
+        except OSError:
+            pass  # a file system without it
+    path = os.path.join(directory, f".held-{os.getpid()}-{os.urandom(6).hex()}")
+    fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+    os.unlink(path)
+    return fd
+
+
 def _sync_directory(directory: str, dir_fd: int | None) -> None:
     descriptor = os.open(directory or os.curdir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=dir_fd)
     try:

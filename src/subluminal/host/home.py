@@ -13,10 +13,15 @@ spool/          one journal per shim, `<shim_id>.jsonl`, ingested by ledgerd exa
 spool/rejected/ lines of journals that are no events
 state/          state of scopes that outlive a run: `wide.2.state`
 run/            run state shared between the shims of a run, `<hash>.2.state`; what its servers said of their tools,
-                `<hash>.tools`; where the run began, `<hash>.root`; who runs an agent, `<pid>.json`
+                `<hash>.tools`; where the run began, `<hash>.root`; who runs an agent, `<pid>.json`; where the judge of
+                a client's hooks listens, `judge-<pid>-<start>.sock`
+bin/            the hook command of clients
+closed/         where a policy that fails closed is in force, for the hook command when it can ask nobody
 snapshots/      compiled policies, `<hash of the source>.json`
 backups/        clients' files as they were before an import
 secrets/        the file key store
+logins/         logins at remote servers: `<ref>` (tokens, where the file store keeps them), `<ref>.json` (what may be
+                told of it), `<ref>.lock` (one refresh at a time)
 headless/       journals of `sub run --headless` while it is on
 
 A repository may have `.subluminal/` with a `policy.yaml` and a `config.toml` of its own.
@@ -46,6 +51,7 @@ if TYPE_CHECKING:
 DIRECTORY = ".subluminal"
 REPOSITORY_POLICY = os.path.join(DIRECTORY, "policy.yaml")
 REPOSITORY_CONFIG = os.path.join(DIRECTORY, "config.toml")
+LOGIN_NOTE = ".json"
 
 
 def sub_home(environ: Mapping[str, str] = os.environ) -> str:
@@ -133,7 +139,10 @@ state_dir = _entry(_DIRECTORIES, "state")
 snapshot_dir = _entry(_DIRECTORIES, "snapshots")
 backup_dir = _entry(_DIRECTORIES, "backups")
 secret_dir = _entry(_DIRECTORIES, "secrets")
+login_dir = _entry(_DIRECTORIES, "logins")
 headless_dir = _entry(_DIRECTORIES, "headless")
+bin_dir = _entry(_DIRECTORIES, "bin")
+closed_dir = _entry(_DIRECTORIES, "closed")
 
 
 def heads_path(ledger_db: str) -> str:
@@ -167,6 +176,23 @@ def derived_run_file(name: str) -> str:
 
 def registration_file(pid: int) -> str:
     return os.path.join(run_dir(), f"{pid}.json")
+
+
+def login_note(ref: str) -> str:
+    return os.path.join(login_dir(), ref + LOGIN_NOTE)
+
+
+def login_lock(ref: str) -> str:
+    return os.path.join(login_dir(), ref + ".lock")
+
+
+def judge_socket_name(pid: int, started: str) -> str:
+    """Below `run_dir`, under the client's process. What a system tells of a start may hold spaces and colons."""
+    return f"judge-{pid}-{''.join(char if char.isalnum() else '_' for char in started)}.sock"
+
+
+def judges_lock() -> str:
+    return os.path.join(run_dir(), "judges.lock")
 
 
 def snapshot_file(source_hash: str) -> str:

@@ -17,7 +17,7 @@ from subluminal.host import home
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, MutableMapping
+    from collections.abc import Iterable, Iterator, Mapping, MutableMapping
     from typing import Any
 
 _MAX_ANCESTORS = 24
@@ -27,28 +27,34 @@ _MAX_WORKLOAD_CHARS = 16_384
 _SERVICE_ACCOUNT_DIR = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
-def borrow_environment(environ: MutableMapping[str, str]) -> None:
-    """Complete a scrubbed environment with the `SUB_*` variables of the run we belong to."""
+def borrow_environment(environ: MutableMapping[str, str], of: int | None = None) -> None:
+    """Complete a scrubbed environment with the `SUB_*` variables of the run we belong to, or another process (`of`)."""
     if "SUB_RUN_ID" in environ:
         return
+    above = ancestors() if of is None else upwards(process_facts(of)[1])
+    for name, value in run_environment(above).items():
+        environ.setdefault(name, value)
+
+
+def run_environment(pids: Iterable[int]) -> dict[str, str]:
+    """The `SUB_*` variables of the first of these processes that carries a run, or has registered one."""
     registered: set[str] | None = None
-    for pid in ancestors():
+    for pid in pids:
         found = _environ_of(pid)
         if "SUB_RUN_ID" not in found:
             if registered is None:
                 registered = _registrations()
             found = _registered_environ(pid) if str(pid) in registered else {}
         if "SUB_RUN_ID" in found:
-            for name, value in found.items():
-                environ.setdefault(name, value)
-            return
+            return found
+    return {}
 
 
 def keep_home(environ: MutableMapping[str, str]) -> None:
     """A HOME that an entry sets is its server's. Where no SUB_HOME says otherwise, ours stays below the client's."""
     if environ.get("SUB_HOME"):
         return
-    for pid in _upwards():
+    for pid in upwards(os.getppid()):
         block = b"\x00" + _environ_block(pid)
         if b"\x00HOME=" in block:
             theirs = os.fsdecode(block.partition(b"\x00HOME=")[2].partition(b"\x00")[0])
@@ -72,6 +78,12 @@ def client_environment() -> dict[str, str]:
         for name, value in _registered_environ(pid).items() if str(pid) in registered else ():
             found.setdefault(name, value)
     return found
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    """What another process was started with; empty where the system does not show it."""
+    entries = (os.fsdecode(entry).partition("=") for entry in _environ_block(pid).split(b"\x00") if b"=" in entry)
+    return {name: value for name, _, value in entries if name}
 
 
 def _environ_of(pid: int) -> dict[str, str]:
@@ -116,11 +128,10 @@ def _registered_environ(pid: int) -> dict[str, str]:
 
 def ancestors() -> list[int]:
     """Parent first. Ends at pid 1 or where the system tells no more."""
-    return list(_upwards())
+    return list(upwards(os.getppid()))
 
 
-def _upwards() -> Iterator[int]:
-    pid = os.getppid()
+def upwards(pid: int) -> Iterator[int]:
     for _ in range(_MAX_ANCESTORS):
         if pid <= 1:
             return
@@ -193,8 +204,13 @@ def make_source() -> Source:
     return Source(host_id(), new_id("p"), new_id("s"))
 
 
-def discover(environ: MutableMapping[str, str], host: str, client: str | None = None) -> Identity:
-    """The identity envelope. Words outside the contract's lists become `custom` or `unknown`, never a new word."""
+def discover(
+    environ: MutableMapping[str, str], host: str, client: str | None = None, directory: str | None = ""
+) -> Identity:
+    """The identity envelope. Words outside the contract's lists become `custom` or `unknown`, never a new word.
+
+    `directory` is where whoever acts works: where we do, if nothing is said; None: nobody knows.
+    """
     named = environ.get("SUB_CLIENT") or client or "unknown"
     env = environ.get("SUB_ENV") or default_env(environ)
     known_client = named if named in CLIENTS else "custom"
@@ -213,7 +229,7 @@ def discover(environ: MutableMapping[str, str], host: str, client: str | None = 
         client=known_client,
         env=env if env in ENVS else "unknown",
         principal=principal or _user(environ),
-        workload=workload if workload is not None else _own_workload(environ),
+        workload=workload if workload is not None else _own_workload(environ, directory),
         meta=_given_meta(environ),
     )
 
@@ -299,14 +315,14 @@ def _given_workload(environ: MutableMapping[str, str]) -> dict[str, Any] | None:
     return value
 
 
-def _own_workload(environ: Mapping[str, str]) -> dict[str, Any]:
+def _own_workload(environ: Mapping[str, str], directory: str | None) -> dict[str, Any]:
     """The pod where we are in one, else the local user and repository."""
     if _in_pod(environ):
         from subluminal.host import pod
 
         return pod.describe(environ, _SERVICE_ACCOUNT_DIR, _say)
     local: dict[str, Any] = {"user": _user(environ)}
-    repository = repository_root(os.getcwd())
+    repository = None if directory is None else repository_root(directory or os.getcwd())
     if repository is not None:
         local["repo_path"] = repository
     return local

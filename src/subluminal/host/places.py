@@ -33,7 +33,10 @@ MAX_STARTS = 17
 
 
 class ThisMachine:
-    """The places of one producer. `command` is the server's: it may name directories where its paths start."""
+    """The places of one producer. `command` is the server's: it may name directories where its paths start.
+
+    `client_dir`: where the run's client works, if not in `working_dir`, which is the server's.
+    """
 
     def __init__(
         self,
@@ -43,16 +46,25 @@ class ThisMachine:
         run_id: str | None = None,
         command: Sequence[str] = (),
         of_entry: bool = False,
+        client_dir: str | None = None,
     ) -> None:
         self.seen: dict[str | None, Any] = {}
         self._environ = environ
-        self._working_dir = working_dir
+        self._working_dir = self._start_dir = working_dir
         self._run_id = run_id
         self._command = tuple(command)
         self._of_entry = of_entry
+        self._client_dir = client_dir or working_dir
         self._found: dict[str, Any] = {}
 
     # -- where paths start ------------------------------------------------------------------------------------
+
+    def start_from(self, directory: str | None) -> None:
+        """Relative paths of the next calls start here; None: where we are. For a client whose directory changes."""
+        directory = directory or self._working_dir
+        if directory != self._start_dir:
+            self._start_dir = directory
+            self._found.pop("starts", None)
 
     @property
     def home(self) -> str:
@@ -83,12 +95,12 @@ class ThisMachine:
     def _find_root(self) -> str:
         from subluminal.host.run.root import root_of, settle_root
 
-        directory = self._working_dir
+        directory = self._client_dir
         return root_of(directory) if self._run_id is None else settle_root(self._run_id, directory)
 
     def _find_starts(self) -> list[str]:
         """The server's working directory is ours; the directories that it is told are where some of them begin."""
-        starts = {os.path.realpath(self._working_dir): None}
+        starts = {os.path.realpath(self._start_dir): None}
         for word in self._command[1:]:
             for name in (word, word.partition("=")[2]):
                 path = os.path.join(self._working_dir, name)

@@ -112,6 +112,8 @@ class Calls:
         waiting = None
         if (reading.request_state is not None or reading.input_responses is not None) and reading.ambiguous is None:
             waiting = self.legs.continued(reading)
+        elif self.legs.not_executed and reading.ambiguous is None:
+            waiting = self.legs.came_again(reading)
         if waiting is None:
             record = self.gate.judge(call, wall_ms, now_ns // 1_000_000)
             entry = Open(id_raw, record, now_ns)

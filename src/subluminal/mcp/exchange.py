@@ -104,7 +104,9 @@ class Exchange:
         key, taken = b"", False
         if id_raw is not None:
             key = id_raw if id_raw.isdigit() else id_key(id_raw)
-            taken = key in self._pending or (bool(self._given_up.due) and key in self._given_up)
+            taken = key in self._pending
+            if self._given_up.due:
+                taken = taken or key in self._given_up
             if taken and reading.ambiguous is None:
                 reading.ambiguous = IN_FLIGHT
         entry, record = calls.judge(reading, size, wall_ms, now_ns, args_stream_hash, too_large)
@@ -215,7 +217,7 @@ class Exchange:
                 entry.batch.refusals = []
             self._answered(entry, reply, len(message) // max(1, len(replies)), now_ns)
         if merged:
-            body = message.rstrip(b" \t\r")[:-1].rstrip(b" \t")
+            body = message.rstrip(b" \t\r\n")[:-1].rstrip(b" \t\r\n")
             message = body + b"," + b",".join(merged) + b"]"
         self.calls.outputs.append(Answer(message))
 
@@ -256,25 +258,77 @@ class Exchange:
     # -- the end --------------------------------------------------------------------------------------------------
 
     @property
+    def is_watched(self) -> bool:
+        """A breaker may have to be told how an open call ended, for which the run's state is needed."""
+        return any(entry.record is not None and entry.record.watch is not None for entry in self._pending.values())
+
+    def needs_state(self, message: bytes) -> bool:
+        """`is_watched`, for a message that is at hand: one in which nothing can say of an error tells no breaker."""
+        may_have_failed = b"rror" in message or b"\\u" in message
+        gate = self.calls.gate
+        return any(
+            entry.record is not None and gate.settling_needs_state(entry.record, may_have_failed)
+            for entry in self._pending.values()
+        )
+
+    def waits_for(self, id_raw: bytes) -> bool:
+        return _key(id_raw) in self._pending
+
+    def waiting(self, id_raw: bytes) -> Open | None:
+        """The open request with this id, which stays in flight."""
+        return self._pending.get(_key(id_raw))
+
+    def unanswerable(self, id_raw: bytes, status: str, error: dict[str, Any]) -> None:
+        """No reply to this request can come any more."""
+        entry = self.take(id_raw)
+        if entry is not None and entry.record is not None:
+            self.calls.end(entry, status, error=error)
+
+    def give_up(self, id_raw: bytes, status: str, error: dict[str, Any]) -> None:
+        """Nobody waits for its reply any more, which may come all the same."""
+        entry = self.waiting(id_raw)
+        if entry is not None:
+            self._give_up(entry)
+            if entry.record is not None:
+                self.calls.end(entry, status, error=error)
+
+    def not_executed(self, reading: Reading, now_ns: int) -> None:
+        """The server says that it did nothing, and its client will ask again: the two are one call."""
+        entry = None if reading.id_raw is None else self._pending.get(_key(reading.id_raw))
+        if entry is not None and entry.record is not None and self.calls.legs.may_come_again(entry, reading, now_ns):
+            self.take(entry.id_raw)
+
+    @property
+    def calls_under_way(self) -> int:
+        return sum(entry.record is not None for entry in self._entries())
+
+    @property
     def calls_open(self) -> int:
-        return sum(entry.record is not None for entry in self._entries()) + len(self.calls.legs)
+        return self.calls_under_way + len(self.calls.legs)
 
     def expire(self, now_ns: int) -> None:
         """Record a call as timed out once its configured time is over. A late reply still passes."""
         limit = now_ns - self.timeout_ms * 1_000_000
-        for entry in self._entries() if self.timeout_ms else ():
-            if entry.record is not None and entry.sent_ns < limit:
-                self._give_up(entry)
-                error = fault("timeout", f"no reply within {self.timeout_ms} ms")
-                self.calls.end(entry, "TIMEOUT", error=error)
+        due = []
+        for entry in self._pending.values() if self.timeout_ms else ():
+            if entry.sent_ns >= limit:
+                break  # they stand in the order in which they were sent
+            if entry.record is not None:
+                due.append(entry)
+        for entry in due:
+            self._give_up(entry)
+            error = fault("timeout", f"no reply within {self.timeout_ms} ms")
+            self.calls.end(entry, "TIMEOUT", error=error)
 
-    def abandon(self, status: str, error_class: str, message: str) -> None:
-        """Nothing more will come: end every open call."""
+    def abandon(self, status: str, error_class: str, message: str, *, with_legs: bool = True) -> None:
+        """Nothing more will come: end every open call. `with_legs`: also those that wait for another leg, wherever it
+        may come; not where other sessions go on."""
         for entry in self._entries():
             if entry.record is not None:
                 self.calls.end(entry, status, error=fault(error_class, message))
         self._pending.clear()
-        self.calls.legs.abandon()
+        if with_legs:
+            self.calls.legs.abandon()
 
     def unanswered(self, message: str) -> list[bytes]:
         """Error replies for every open request, when the server has gone."""

@@ -2,7 +2,8 @@
 
 A task is acknowledged first and ends later. A multi-round-trip call asks for input and is repeated with it; only a
 repetition of the same tool and arguments with the state that was given continues it, else the marker alone would be a
-way round repeat detection.
+way round repeat detection. A server that has forgotten a session did nothing, and its client then repeats the call in
+another: with its own id of the call, the same tool and the same arguments.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from subluminal.contracts.digest import blake2b, sha256_hex
 from subluminal.contracts.errors import CanonicalError
 from subluminal.contracts.jsontext import to_json
 from subluminal.mcp.faults import fault
-from subluminal.mcp.message.reading import read_value
+from subluminal.mcp.message.reading import call_context, read_value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,8 +32,10 @@ if TYPE_CHECKING:
 MAX_TASKS = 4096
 MAX_EARLY_TASKS = 1024
 MAX_WAITING_CALLS = 1024
+MAX_NOT_EXECUTED = 256
 _TASK_ENDS = {"completed": "OK", "failed": "ERROR", "cancelled": "CANCELLED"}
 _TASK_METHODS = ("tasks/result", "tasks/get", "tasks/cancel")
+NOT_TAKEN = "the server did not know the session, and the call was not repeated"
 NEVER_ASKED = "its outcome was never asked for"
 
 
@@ -83,16 +86,34 @@ class Waiting:
 class Legs:
     """`end(entry, status, size, result, error)` is told of each call that ends here."""
 
-    __slots__ = ("_early_tasks", "_end", "_tasks", "_waiting")
+    __slots__ = ("_early_tasks", "_end", "_tasks", "_waiting", "not_executed")
 
     def __init__(self, end: Callable[..., None]) -> None:
         self._end = end
         self._waiting: OrderedDict[bytes, Waiting] = OrderedDict()
         self._tasks: OrderedDict[str, Open] = OrderedDict()
         self._early_tasks: OrderedDict[str, str] = OrderedDict()
+        self.not_executed: OrderedDict[bytes, Waiting] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._tasks) + len(self._waiting)
+        return len(self._tasks) + len(self._waiting) + len(self.not_executed)
+
+    # -- calls that a server did not take ------------------------------------------------------------------------------
+
+    def may_come_again(self, entry: Open, reading: Reading, now_ns: int) -> bool:
+        key = _repeat_key(reading)
+        if key is None or key in self.not_executed:
+            return False
+        if len(self.not_executed) >= MAX_NOT_EXECUTED:
+            _, forgotten = self.not_executed.popitem(last=False)
+            self._end(forgotten.entry, "ERROR", error=fault("transport", NOT_TAKEN))
+        entry.spent_ms += max(0, now_ns - entry.sent_ns) // 1_000_000
+        self.not_executed[key] = Waiting(entry, now_ns)
+        return True
+
+    def came_again(self, reading: Reading) -> Waiting | None:
+        key = _repeat_key(reading)
+        return None if key is None else self.not_executed.pop(key, None)
 
     # -- input that is asked for --------------------------------------------------------------------------------------
 
@@ -191,8 +212,11 @@ class Legs:
     def abandon(self) -> None:
         for entry in [*self._tasks.values(), *(waiting.entry for waiting in self._waiting.values())]:
             self._end(entry, "CANCELLED", error=fault("unknown", NEVER_ASKED))
+        for waiting in self.not_executed.values():
+            self._end(waiting.entry, "ERROR", error=fault("transport", NOT_TAKEN))
         self._tasks.clear()
         self._waiting.clear()
+        self.not_executed.clear()
 
 
 def task_of(result: dict[str, Any]) -> str | None:
@@ -202,6 +226,17 @@ def task_of(result: dict[str, Any]) -> str | None:
     if task_id is None and result.get("resultType") == "task":
         task_id = result.get("taskId")
     return task_id if isinstance(task_id, str) else None
+
+
+def _repeat_key(reading: Reading) -> bytes | None:
+    """None: the client gives its calls no id of their own."""
+    context = None if reading.meta is None else call_context(reading.meta)
+    if context is None or reading.arguments is None:
+        return None
+    digest = blake2b(to_json(context).encode("utf-8", "replace"), digest_size=32)
+    digest.update(b"\0%s\0" % reading.tool_name.encode("utf-8", "replace") + reading.arguments)
+    key: bytes = digest.digest()
+    return key
 
 
 def _leg_key(tool_name: str, args_hash: str, state: Any) -> bytes:

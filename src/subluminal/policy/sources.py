@@ -7,6 +7,9 @@
 A policy that the entry of a server names (`--policy` in its command, SUB_POLICY, SUB_POLICY_JSON or SUB_HOME in its
 `env`) was chosen by whoever wrote that entry: it is added to those in force without it, and replaces none of them.
 
+A process that serves many runs (`find_for_visitor`) has a policy that was named to it or the user's; those that a run
+names and of the repository where its client works are added.
+
 Between the working directory and the repository root (the nearest directory above that holds `.git`) every
 `.subluminal/policy.yaml` counts, outermost first: bundles stack and the strictest decision wins, so a nested one can
 tighten but never replace the one above it. Outside of a repository only the working directory's own counts: nothing
@@ -93,6 +96,31 @@ def find_for_entry(
     if added:
         found = [source for source in found if source.origin != "builtin"]
     return _without_repeats(found + added)
+
+
+def find_for_visitor(
+    environ: Mapping[str, str], cwd: str, explicit: str | None, run: Mapping[str, str], directory: str | None
+) -> list[PolicySource]:
+    """The policies for a run that a process serves beside others: its own, and then those of the run.
+
+    `environ`, `cwd` and `explicit` are the process's: of a repository in which it happens to stand nothing counts.
+    `run` is the environment of the run, and `directory` where its client works, if that is known. What a run names and
+    where it works adds to what the process has: it can tighten, and never replace.
+    """
+    found = []
+    if _present(ORGANISATION_POLICY):
+        found.append(PolicySource("organisation", ORGANISATION_POLICY))
+    named, user = _named(environ, cwd, explicit), user_policy(sub_home(environ))
+    if named is not None:
+        found.append(named)
+    elif _present(user):
+        found.append(PolicySource("user", user))
+    theirs = _named(run, directory or "/", None)
+    if theirs is not None:
+        found.append(theirs)
+    if directory is not None:
+        found += [PolicySource("repository", path) for path in _repository_policies(directory)]
+    return _without_repeats(found) or [PolicySource("builtin")]
 
 
 def _named(environ: Mapping[str, str], cwd: str, explicit: str | None) -> PolicySource | None:

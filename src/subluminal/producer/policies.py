@@ -16,7 +16,7 @@ from subluminal.policy.sources import BUILTIN_OBSERVE, NAMING_VARIABLES, find_fo
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from subluminal.contracts.identity import Identity
     from subluminal.core.engine.places import Places
@@ -26,7 +26,11 @@ _Stamp = tuple[int, int, int]
 
 
 class PolicyWatch:
-    """`of_entry`: the process was started by an entry of a client's configuration, which may add policies only."""
+    """`of_entry`: the process was started by an entry of a client's configuration, which may add policies only.
+
+    `find` looks for the policies in another way; `others`: who acts without what was said by somebody who may come
+    under more policies by it, but not under fewer.
+    """
 
     def __init__(
         self,
@@ -37,11 +41,14 @@ class PolicyWatch:
         *,
         of_entry: bool = False,
         places: Places | None = None,
+        find: Callable[[], list[PolicySource]] | None = None,
+        others: Callable[[], list[Identity]] | None = None,
     ) -> None:
         self._environ = dict(environ)
         self._cwd = cwd
         self._explicit = explicit
-        self._of_entry = of_entry
+        self._look = find
+        self._others = (lambda: without_entry(identity)) if of_entry else others
         names_one = explicit or any(environ.get(name) for name in NAMING_VARIABLES)
         self._client = client_environment() if of_entry and names_one else None
         self._identity = identity
@@ -58,6 +65,8 @@ class PolicyWatch:
         return _stamps(self._find()) != self._stamps
 
     def _find(self) -> list[PolicySource]:
+        if self._look is not None:
+            return self._look()
         if self._client is not None:
             return find_for_entry(self._environ, self._cwd, self._explicit, self._client)
         return find_policies(self._environ, self._cwd, self._explicit)
@@ -73,15 +82,11 @@ class PolicyWatch:
             return
         self.error = None
         self.ever_loaded = True
-        if self._of_entry and not all(engine.applies for engine in engines):
-            self._apply_without_entry(engines)
+        if self._others is not None and not all(engine.applies for engine in engines):
+            others = self._others()
+            for engine in engines:
+                engine.applies = engine.applies or any(map(engine.selects, others))
         self.stack = Stack(engines)
-
-    def _apply_without_entry(self, engines: list[Engine]) -> None:
-        """Whoever writes an entry may say who acts, and so come under more policies, but not under fewer."""
-        others = without_entry(self._identity)
-        for engine in engines:
-            engine.applies = engine.applies or any(map(engine.selects, others))
 
 
 def _stamps(sources: list[PolicySource]) -> dict[str, _Stamp | None]:

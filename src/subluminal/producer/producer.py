@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from subluminal.core.engine.state import State
     from subluminal.host.config import Config
     from subluminal.host.record.sinks import Sink
+    from subluminal.producer.state_queue import StateQueue
 
 POLICY_CHECK_NS = 400_000_000
 REFUSE_ALL = "No tool call is allowed because the policy could not be loaded. Tell the operator to run `sub doctor`."
@@ -52,8 +53,11 @@ class Producer:
         policies: PolicyWatch | Stack,
         redactor: Redactor,
         config: Config | None = None,
+        places: ThisMachine | None = None,
     ) -> None:
+        self.places = places
         self.sink = sink
+        self.own_sink = True  # false: others write to it as well
         self.state = state
         self.policies = policies if isinstance(policies, PolicyWatch) else None
         stack = policies.stack if isinstance(policies, PolicyWatch) else policies
@@ -61,6 +65,7 @@ class Producer:
         self.gate = Gate(identity, source, stack, state, redactor, **previews)
         self.doorbell = Doorbell(sink.spooled)
         self.check_at_ns = monotonic_ns() + POLICY_CHECK_NS
+        self.waiting: StateQueue | None = None  # those on a loop who wait for the run's state
         self._counted = False  # what this producer did is known to whoever keeps the run
 
     @property
@@ -109,22 +114,34 @@ class Producer:
             if ring and not self.doorbell.pressed_ns:
                 self.doorbell.press()
 
-    def close(self, status: str, of_run: Counts | None = None) -> str | None:
-        """`run_end`, once. Returns what of the record is missing, and why, if anything is. `of_run`: see the gate."""
-        self.gate.close(status, time_ns() // 1_000_000, monotonic_ns() // 1_000_000, of_run)
+    def close(self, status: str, of_run: Counts | None = None, ended_by: str | None = None) -> str | None:
+        """`run_end`, once. Returns what of the record is missing, and why, if anything is. The rest: see the gate."""
+        self.gate.close(status, time_ns() // 1_000_000, monotonic_ns() // 1_000_000, of_run, ended_by)
         self.hand_over()
         if not self._counted:
             from subluminal.host.run.tally import add_counts
 
             self._counted = True
             add_counts(self.state, self.gate.counts)
-        self.sink.close()
+        if self.own_sink:
+            self.sink.close()
         self.doorbell.ring(last=True)
         return self.sink.trouble
 
     def try_state(self) -> bool:
         """Whether the run's state is to be had at once; if so, it is locked for what follows."""
-        return not isinstance(self.state, SharedState) or self.state.try_lock()
+        return not isinstance(self.state, SharedState) or self.state.try_lock(self.gate.stack.wide)
+
+    def let_state_go(self) -> None:
+        """What `try_state` took and nothing has used."""
+        if isinstance(self.state, SharedState):
+            self.state.let_go()
+
+    def close_state(self) -> None:
+        """After `close`, in a process that goes on: the descriptors of what is shared."""
+        if isinstance(self.state, SharedState):
+            self.state.let_go()
+            self.state.close()
 
     def keep_state_fresh(self) -> None:
         """A run that makes no calls for long is still on: nobody may clear its state away."""
@@ -171,4 +188,4 @@ def assemble(
     else:
         policies = PolicyWatch(environ, cwd, policy, identity, of_entry=of_entry, places=places)
     redactor = Redactor(secrets, config.patterns if config is not None else ())
-    return Producer(identity, source, sink, SharedState.open(identity.run_id), policies, redactor, config)
+    return Producer(identity, source, sink, SharedState.open(identity.run_id), policies, redactor, config, places)

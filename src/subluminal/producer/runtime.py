@@ -1,7 +1,7 @@
 """A producer inside somebody else's process: a tool server written in Python, or a host with its own chain.
 
     with runtime as producer: ...        open, up to date and ours alone; what was written is handed over at the end
-    record = runtime.judge(call)         decided, and on record before it returns
+    record, refused = runtime.ask(...)   decided, and on record before it returns
     runtime.settle(record, "OK", ...)    the end of an allowed call
 
 Opened at the first use, so that importing a server leaves no trace. The journal is a plain append of microseconds, so
@@ -22,10 +22,11 @@ from time import monotonic_ns, time_ns
 
 from subluminal.host.config import Config, load_config
 from subluminal.host.identity import borrow_environment
-from subluminal.host.record.doorbell import DELAY_MS, Doorbell
 from subluminal.host.run.state import SharedState
-from subluminal.host.run.table import LOCK_WAIT_SECONDS
+from subluminal.producer.asking import ask
 from subluminal.producer.producer import Producer, assemble
+from subluminal.producer.state_queue import StateQueue, give_up_at, try_turn
+from subluminal.producer.thread_doorbell import ThreadDoorbell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from subluminal.contracts.toolcall import ToolCall
     from subluminal.core.gate.record import CallRecord
+    from subluminal.producer.asking import Told
 
 TRANSPORT = "in_process"
 
@@ -58,7 +60,7 @@ class Runtime:
         self._lock = threading.Lock()
         self._producer: Producer | None = None
         self._turn_taken = False  # the run's state stays locked for the next `with`
-        self._waiting: list[Callable[[], None]] = []
+        self._waiting = StateQueue()
         _start_anew_after_fork(self)
 
     def __enter__(self) -> Producer:
@@ -100,7 +102,7 @@ class Runtime:
         for warning in [*self.config.warnings, producer.policy_error]:
             if warning:
                 _say(warning)
-        producer.doorbell = _ThreadDoorbell(producer.doorbell.enabled)
+        producer.doorbell = ThreadDoorbell(producer.doorbell.enabled)
         producer.open({"server_name": self.server_name})
         _close_at_exit(self)
         return producer
@@ -124,7 +126,7 @@ class Runtime:
 
         `wait(start, seconds)` returns when what it gave to `start` was called, from another thread, or time is over.
         """
-        give_up_ns = monotonic_ns() + int(LOCK_WAIT_SECONDS * 1e9)
+        give_up_ns = give_up_at()
         while not self._try_lock(give_up_ns):
             told: list[Callable[[], None]] = []
 
@@ -142,22 +144,13 @@ class Runtime:
 
     def _stand_in_queue(self, tell: Callable[[], None]) -> None:
         with self as producer:
-            self._waiting.append(tell)
-            producer.state.table.lock.ask(self._tell_all)  # type: ignore[attr-defined]  # only files are waited for
-
-    def _tell_all(self) -> None:
-        """From the thread that stands in the queue: whoever is first has it, the others ask again."""
-        for tell in self._waiting[:]:
-            tell()
+            self._waiting.stand(producer.state, tell)  # type: ignore[arg-type]  # only files are waited for
 
     def _leave_queue(self, told: list[Callable[[], None]]) -> None:
-        """What nobody waits for any more must not come to us, and stay."""
-        for tell in told:
-            self._waiting.remove(tell)
         producer = self._producer
-        if not self._waiting and producer is not None and isinstance(producer.state, SharedState):
-            with self._lock:
-                producer.state.keep_asked()
+        with self._lock:
+            for tell in told:
+                self._waiting.leave(None if producer is None else producer.state, tell)
 
     def take_no_turn(self) -> None:
         """For who cannot wait: where the run's state is not to be had at once, the next `with` does without it."""
@@ -165,31 +158,21 @@ class Runtime:
 
     def _try_lock(self, give_up_ns: int) -> bool:
         with self as producer:
-            if not producer.try_state():
-                if monotonic_ns() < give_up_ns:
-                    return False
-                producer.state.wait_no_more()  # type: ignore[attr-defined]  # only a shared state can be held by others
-            self._turn_taken = True
-            return True
+            self._turn_taken = try_turn(producer, give_up_ns)
+            return self._turn_taken
 
-    def judge(self, call: ToolCall, wall_ms: int | None = None, mono_ms: int | None = None) -> CallRecord:
-        """Decide, and hand start and decision to the sink. A refused call is settled by `refuse`."""
+    def ask(
+        self,
+        call: ToolCall,
+        words: Callable[[int, str, dict[str, Any]], tuple[Told, int]],
+        wall_ms: int | None = None,
+        mono_ms: int | None = None,
+    ) -> tuple[CallRecord, Told | None]:
+        """As `asking.ask`, now."""
         with self as producer:
             wall = time_ns() // 1_000_000 if wall_ms is None else wall_ms
             mono = monotonic_ns() // 1_000_000 if mono_ms is None else mono_ms
-            record = producer.gate.judge(call, wall, mono)
-            producer.gate.announce(record, wall)
-            return record
-
-    def refusal(self, record: CallRecord) -> tuple[int, str, dict[str, Any]]:
-        """Code, message and data for the caller (contract C)."""
-        with self as producer:
-            return producer.gate.refusal(record)
-
-    def refuse(self, record: CallRecord, bytes_out: int) -> None:
-        """End a refused call, before its caller hears of it."""
-        with self as producer:
-            producer.gate.settle_refused(record, time_ns() // 1_000_000, record.started_mono_ms, bytes_out)
+            return ask(producer, call, wall, mono, words)
 
     def settle(self, record: CallRecord, status: str, *, latency_ms: int, error: dict[str, Any] | None = None) -> None:
         if self.owns(record):
@@ -206,31 +189,6 @@ class Runtime:
     def policy_hashes(self) -> list[str]:
         with self as producer:
             return [policy.policy_hash for policy in producer.gate.stack.policies]
-
-
-class _ThreadDoorbell(Doorbell):
-    """Rung from a thread that ends with the process: nobody here has a loop to ring it from."""
-
-    def __init__(self, enabled: bool) -> None:
-        super().__init__(enabled)
-        self._pressed = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def press(self) -> None:
-        if not self.enabled or self._pressed.is_set():
-            return
-        self._pressed.set()
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._answer, name="subluminal-doorbell", daemon=True)
-            self._thread.start()
-
-    def _answer(self) -> None:
-        quiet = threading.Event()
-        while True:
-            self._pressed.wait()
-            quiet.wait(DELAY_MS / 1000)
-            self._pressed.clear()
-            self.ring()
 
 
 def _start_anew_after_fork(runtime: Runtime) -> None:

@@ -18,10 +18,14 @@ from subluminal.mcp.calls import Answer, Ended, Forward
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, Protocol
 
-    from subluminal.mcp.calls import Calls
     from subluminal.producer.producer import Producer
+
+    class Outputs(Protocol):
+        """Where a door gathers what must happen next: `mcp.calls.Calls`, or a door's own."""
+
+        outputs: list[Any]
 
 
 class Turn:
@@ -32,7 +36,7 @@ class Turn:
     def __init__(
         self,
         producer: Producer,
-        calls: Calls,
+        calls: Outputs,
         forward: Callable[[list[Any]], None],
         answer: Callable[[list[Any]], None],
         *,

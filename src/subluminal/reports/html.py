@@ -12,6 +12,7 @@ from subluminal.contracts.vocabulary import ALLOW, THROTTLE
 from subluminal.ledger.fold.call import Call
 from subluminal.ledger.fold.run_facts import Refusal, RunFacts
 from subluminal.reports.printable import printable
+from subluminal.reports.usage import usage_told
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
@@ -51,6 +52,7 @@ def _head(facts: RunFacts, verdict: str, failed: bool) -> str:
         "Policy": ", ".join(f"{p.policy_id} {p.policy_version}" for p in facts.policies.values()) or "unknown",
         "Started": facts.started_at,
         "Ended": facts.ended_at or "unknown",
+        **({} if facts.usage is None else {"Model": usage_told(facts.usage)}),
         **{name.replace("_", " "): value for name, value in (facts.workload or {}).items()},
     }
     cells = "".join(f"<div><dt>{_t(name)}</dt><dd>{_t(value)}</dd></div>" for name, value in rows.items())

@@ -6,6 +6,7 @@ import re
 
 from subluminal.ledger.fold.run_facts import RunFacts
 from subluminal.reports.printable import printable
+from subluminal.reports.usage import usage_told
 
 MAX_ROWS = 50
 _MAX_CELL = 300
@@ -36,7 +37,9 @@ def markdown(facts: RunFacts, verdict: str, problems: list[str]) -> str:
             lines += ["", f"and {left} more; see report.html or events.jsonl."]
         lines.append("")
     if facts.would_refuse:
-        lines += [f"In observe mode: {facts.would_refuse} calls would have been refused.", ""]
+        lines += [f"Only observed: {facts.would_refuse} calls would have been refused.", ""]
+    if facts.usage is not None:
+        lines += [f"Model: {_cell(usage_told(facts.usage))}.", ""]
     policies = ", ".join(f"{_cell(p.policy_id)} {_cell(p.policy_version)}" for p in facts.policies.values())
     lines += [f"Run {_cell(facts.run_id)}, mode {_cell(facts.mode or 'unknown')}, policy {policies or 'unknown'}.", ""]
     return "\n".join(lines)

@@ -7,21 +7,24 @@ import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from subluminal.contracts.errors import UsageError
+from subluminal.contracts.errors import SubluminalError
 from subluminal.host import home
 from subluminal.host.run.membership import Membership
 from subluminal.producer.producer import Producer
 from subluminal.reports.printable import printable
-from subluminal.runs.launch import EXIT_TERMINATED, EXIT_TIMEOUT, Ended, run_child
+from subluminal.runs.launch import EXIT_FAILED, EXIT_TERMINATED, EXIT_TIMEOUT, Ended, run_child
 from subluminal.runs.options import RunOptions
 from subluminal.runs.run import Run, run_environment
 
 if TYPE_CHECKING:
     from subluminal.ledger.fold.run_facts import RunFacts
+    from subluminal.runs.model_api.door import Doors
     from subluminal.runs.verdict import Verdict
 
 # The shims of an agent that has ended by itself end their servers first: up to 0.65 s for a stubborn one.
 SHIMS_END_S = 1.0
+# Why a run is ended whose door before the model's API has gone.
+_WITHOUT_DOOR = "without its door"
 # Takes one line for whoever started the run. It must not fail: a reader that has gone must not cost the exit code.
 Say = Callable[[str], None]
 
@@ -44,7 +47,7 @@ def run_command(command: list[str], options: RunOptions, say: Say) -> Outcome:
         return run_headless(command, options, options.headless, say)
     run = Run(run_environment(os.environ, options, guess_client(command[0])), options)
     try:
-        return execute(command, run, run.producer(), say, timeout_s=options.timeout_s)
+        return execute(command, run, run.producer(), say, options)
     finally:
         run.membership.leave()
 
@@ -59,17 +62,21 @@ def execute(
     run: Run,
     producer: Producer,
     say: Say,
+    options: RunOptions,
     *,
-    timeout_s: float | None,
     on_tick: Callable[[], None] = lambda: None,
     stdout: int | None = None,
 ) -> Outcome:
     """`on_tick` is called ten times a second while the command runs. `stdout`: where the command's goes; None: ours."""
     membership = run.membership
+    timeout_s = options.timeout_s
+    doors: Doors | None = None
 
     def stop() -> str | None:
         on_tick()
-        return "terminated" if membership.terminated is not None else None
+        if membership.terminated is not None:
+            return "terminated"
+        return _WITHOUT_DOOR if doors is not None and doors.have_ended() else None
 
     if producer.policy_error is not None:
         say(f"sub: the policy could not be loaded, so every tool call will be refused: {producer.policy_error}")
@@ -77,6 +84,11 @@ def execute(
         say(f"sub: nothing can be recorded: {home.sub_home()} cannot be written ({fault.strerror}); see `sub doctor`")
     producer.open({"command": os.path.basename(command[0])}, policies=False)
     try:
+        if options.model_api:
+            from subluminal.runs.model_api.door import Doors
+
+            doors = Doors(command, run.environ, options.model_api_upstream)
+            command = doors.command
         ended = run_child(
             command,
             run.environ,
@@ -85,10 +97,12 @@ def execute(
             timeout_s=timeout_s,
             stdout=stdout,
         )
-    except UsageError:
+    except SubluminalError:
         producer.close("FAILED")
         raise
     finally:
+        if doors is not None:
+            doors.close()
         membership.unregister()
     terminated = membership.terminated
     status = run_status(ended, terminated is not None)
@@ -96,7 +110,9 @@ def execute(
     _tell(ended, terminated, timeout_s, say)
     if ended.why is None:
         return Outcome(ended.code, status)
-    return Outcome(EXIT_TIMEOUT if terminated is None else EXIT_TERMINATED, status)
+    if terminated is not None:
+        return Outcome(EXIT_TERMINATED, status)
+    return Outcome(EXIT_FAILED if ended.why == _WITHOUT_DOOR else EXIT_TIMEOUT, status)
 
 
 def _close(producer: Producer, membership: Membership, status: str, *, patience_s: float) -> None:
@@ -115,11 +131,15 @@ def _tell(ended: Ended, terminated: tuple[str, str] | None, timeout_s: float | N
         say(f"sub: the run was terminated ({printable(terminated[0])}): {printable(terminated[1])}")
     elif ended.why == "timeout":
         say(f"sub: the run was ended after {timeout_s:g} s")
+    elif ended.why == _WITHOUT_DOOR:
+        say("sub: the door before the model's API has ended, and the run with it: calls could not be judged any more")
 
 
 def run_status(ended: Ended, terminated: bool) -> str:
     if terminated:
         return "TERMINATED"
+    if ended.why == _WITHOUT_DOOR:
+        return "FAILED"
     if ended.why is not None or ended.signal:
         return "CANCELLED"
     return "SUCCEEDED" if ended.code == 0 else "FAILED"

@@ -13,7 +13,7 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-from subluminal.contracts.errors import ConfigError, UsageError
+from subluminal.contracts.errors import ConfigError, SubluminalError, UsageError
 from subluminal.contracts.moments import rfc3339
 from subluminal.host import home
 from subluminal.host.identity import default_env
@@ -51,8 +51,8 @@ def run_headless(command: list[str], options: RunOptions, headless: HeadlessOpti
     job = Job(run, producer, gathered, headless)
     try:
         try:
-            ended = execute(command, run, producer, say, timeout_s=options.timeout_s, on_tick=job.tick, stdout=stdout)
-        except UsageError as error:
+            ended = execute(command, run, producer, say, options, on_tick=job.tick, stdout=stdout)
+        except SubluminalError as error:
             job.finish(Outcome(error.exit_code, "FAILED"), say)
             raise
         return job.finish(ended, say)

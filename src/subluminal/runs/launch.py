@@ -25,6 +25,7 @@ from subluminal.host.run.processes import adopt_orphans, send_signal
 TICK_S = 0.1
 # From the order to end until SIGKILL; `host.run.processes` then gives what the agent leaves behind its own grace.
 TERM_GRACE_S = 1.5
+EXIT_FAILED = 1
 EXIT_TIMEOUT = 124  # what timeout(1) answers
 EXIT_TERMINATED = 125
 _SI_KERNEL = 0x80
@@ -67,6 +68,10 @@ def run_child(
         if ended.why is not None:
             ended.left = end_others()
             terminal.restore()
+        # What was pressed while the child lived was for the child: a Ctrl-Z that it took must not stop us now.
+        for number in _FROM_TERMINAL:
+            if number in signal.sigpending():
+                signal.sigwait({number})
         return ended
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

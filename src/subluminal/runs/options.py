@@ -26,4 +26,6 @@ class RunOptions(NamedTuple):
     policy: str | None = None
     meta: tuple[str, ...] = ()  # key=value
     timeout_s: float | None = None
+    model_api: bool = False
+    model_api_upstream: str | None = None
     headless: HeadlessOptions | None = None

@@ -72,7 +72,7 @@ def report(facts: RunFacts, verdict: Verdict) -> list[str]:
     if left > 0:
         lines.append(f"  and {left} more refused")
     if facts.would_refuse:
-        lines.append(f"  in observe mode: {facts.would_refuse} would have been refused")
+        lines.append(f"  only observed: {facts.would_refuse} would have been refused")
     if verdict.failed:
         lines.append(f"sub: strict: the job fails: {'; '.join(verdict.reasons[:5])}")
     return [printable(line) for line in lines]

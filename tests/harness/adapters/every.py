@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from harness.adapters.hook import Hook
+from harness.adapters.http import HttpProcess, HttpUrl
+from harness.adapters.http_api import HttpApi
 from harness.adapters.in_process import (
     InProcess,
     fastmcp_server,
@@ -16,18 +19,27 @@ from harness.adapters.in_process import (
     with_middleware,
 )
 from harness.adapters.interface import Adapter, Outcome, Policy, Session, Setting, compact
+from harness.adapters.messages_api import MessagesApi
 from harness.adapters.own_process import COMPAT_PYTHON, OwnProcess
 from harness.adapters.pigeon import CarrierPigeon
 from harness.adapters.stdio import Stdio
+from harness.adapters.stdio_url import StdioUrl
 from harness.adapters.tool_lock import ToolLock
 
 ADAPTERS: tuple[Adapter, ...] = (
     Stdio(),
+    StdioUrl(),
+    HttpProcess(),
+    HttpUrl(),
+    HttpApi(),
     InProcess("mcp MCPServer", mcp_server, protected),
     InProcess("mcp Server", low_level_server, protected),
     InProcess("fastmcp", fastmcp_server, protected),
     InProcess("fastmcp middleware", fastmcp_server, with_middleware),
     ToolLock(),
+    Hook(),
+    MessagesApi("messages", stream=True),
+    MessagesApi("messages, whole", stream=False),
     CarrierPigeon(),
     # Made by `python -m pytest -m slow tests/unit/adapters/in_process`.
     *([OwnProcess("mcp 1.x", "mcp 1.x", str(COMPAT_PYTHON))] if COMPAT_PYTHON.exists() else []),

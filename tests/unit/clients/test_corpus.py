@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from harness.client_files import CORPUS, SUB, ClientHome, entries
-from subluminal.clients import wrapping
+from subluminal.clients import routed, wrapping
 from subluminal.clients.codex import PASSED_VARIABLES
 from subluminal.clients.registry import CLIENTS
 
@@ -80,12 +80,12 @@ def test_restore_gives_back_every_byte_and_import_keeps_every_name(home: ClientH
     assert [entry.key for entry in new] == [entry.key for entry in old]
     statuses = [server.status for server in first.servers]
     for status, was, entry in zip(statuses, old, new, strict=True):
-        routed = wrapping.recognise(entry)
+        found = routed.recognise(entry)
         if status in ("wrapped", "updated"):
-            assert routed is not None and routed.sub == SUB and routed.server_name == entry.name
-            assert wrapping.launch(was, before) == wrapping.launch(entry, after)
+            assert found is not None and found.sub == SUB and found.server_name == entry.name
+            assert routed.meaning(was, CLIENTS[client], before) == routed.meaning(entry, CLIENTS[client], after)
         else:
-            assert status in ("http", "skipped")
+            assert status in ("http", "login", "skipped")
             assert before.raw(was.node) == after.raw(entry.node)
 
     again = home.imported(client, scope)
@@ -123,9 +123,11 @@ def test_without_any_backup_every_server_is_launched_as_before(home: ClientHome,
 
     before, old = entries(CLIENTS[client], original, scope)
     after, new = entries(CLIENTS[client], target.read_bytes(), scope)
-    assert not [entry.name for entry in new if wrapping.recognise(entry)]
-    launchable = [(a, b) for a, b in zip(old, new, strict=True) if wrapping.oddity(a, CLIENTS[client], before) is None]
-    assert all(wrapping.launch(a, before) == wrapping.launch(b, after) for a, b in launchable)
+    assert not [entry.name for entry in new if routed.recognise(entry)]
+    servers = [(a, b) for a, b in zip(old, new, strict=True) if wrapping.oddity(a, CLIENTS[client], before) is None]
+    servers += [(a, b) for a, b in zip(old, new, strict=True) if a.node.kind == "table" and routed.is_http(a)]
+    kind = CLIENTS[client]
+    assert all(routed.meaning(a, kind, before) == routed.meaning(b, kind, after) for a, b in servers)
 
 
 @pytest.mark.parametrize("path", PLAIN_JSON, ids=name_of)

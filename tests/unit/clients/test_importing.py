@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from harness.client_files import SUB, ClientHome, entries
 from harness.effort import calls_made, growth, growth_of_calls
 from subluminal.adapters.stdio.options import parse
-from subluminal.clients import importing, wrapping
+from subluminal.clients import importing, routed
 from subluminal.clients.importing import Choice
 from subluminal.clients.literals import looks_secret
 from subluminal.clients.registry import CLIENTS
@@ -104,6 +104,14 @@ def test_variables_that_would_steer_the_shim_are_pointed_out(home: ClientHome, v
     report = home.imported("claude", scope)
     said = [*report.warnings, *(f"{server.name} {server.detail}" for server in report.servers)]
     assert any(f"a sets {variable}" in sentence for sentence in said)
+
+
+@pytest.mark.parametrize("name", ["builtin", "provider"])
+def test_a_server_under_a_name_that_is_reserved_is_pointed_out(home: ClientHome, name: str) -> None:
+    home.write("claude", json.dumps({"mcpServers": {name: {"command": "x"}, "other": {"command": "y"}}}))
+    report = home.imported("claude")
+    assert [warning for warning in report.warnings if f"a server is named {name}" in warning] == report.warnings != []
+    assert [server.status for server in report.servers] == ["wrapped", "wrapped"]
 
 
 CONTROLS = sorted([*CONTROL_VARIABLES, "SUB_SECRET_BINDINGS", "SUB_SECRET_TOKEN"])
@@ -322,12 +330,14 @@ WORD = st.sampled_from(
 def test_an_entry_is_read_as_the_shim_reads_its_own_command_line(words: list[str]) -> None:
     text = json.dumps({"mcpServers": {"a": {"command": "/opt/sub", "args": ["shim", *words]}}})
     document, (entry,) = entries(CLIENTS["claude"], text.encode())
-    routed = wrapping.recognise(entry)
-    assert routed is not None
+    found = routed.recognise(entry)
+    assert found is not None
     try:
         options = parse(words)
     except UsageError:
         return
     if not options.help:
-        assert routed.server_name == options.server_name
-        assert wrapping.launch(entry, document) == options.command
+        assert found.server_name == options.server_name
+        assert found.is_remote == options.is_remote
+        if not options.is_remote:
+            assert routed.launch(entry, document) == options.command

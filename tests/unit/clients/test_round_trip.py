@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from harness.client_files import SUB
 from harness.jsonc_texts import written
-from subluminal.clients import jsonc, wrapping
+from subluminal.clients import jsonc, routed, wrapping
 from subluminal.clients.base import Client
 from subluminal.clients.document import Document
 from subluminal.clients.registry import CLIENTS
@@ -33,7 +33,7 @@ def route(client: Client, text: str) -> tuple[str, dict[Any, Any]]:
     document = client.read(text)
     edits, records, touched = [], {}, set()
     for entry in client.entries(document, "user"):
-        if wrapping.recognise(entry) is None and wrapping.oddity(entry, client, document) is None:
+        if routed.recognise(entry) is None and wrapping.oddity(entry, client, document) is None:
             changes, record = wrapping.wrap(entry, client, document, SUB)
             edits += changes
             records[entry.key] = record
@@ -47,7 +47,7 @@ def unroute(client: Client, text: str, records: dict[Any, Any]) -> str:
     document = client.read(text)
     edits = []
     for entry in client.entries(document, "user"):
-        found = wrapping.recognise(entry)
+        found = routed.recognise(entry)
         if entry.key in records:
             assert found is not None and found.server_name == entry.name and found.sub == SUB
             edits += wrapping.unwrap(entry, found, client, document, records[entry.key])
@@ -59,13 +59,13 @@ def unroute(client: Client, text: str, records: dict[Any, Any]) -> str:
 def test_json_with_comments(case: tuple[str, Any]) -> None:
     text, value = case
     client = CLIENTS["gemini"]
-    routed, records = route(client, text)
-    assert unroute(client, routed, records) == text
-    after = client.read(routed)
+    changed, records = route(client, text)
+    assert unroute(client, changed, records) == text
+    after = client.read(changed)
     for entry in client.entries(after, "user"):
         if entry.key in records:
             was = value["mcpServers"][entry.name]
-            assert wrapping.launch(entry, after) == [was["command"], *was.get("args", [])]
+            assert routed.launch(entry, after) == [was["command"], *was.get("args", [])]
 
 
 BLANK = st.text(" \t", max_size=2)
@@ -137,10 +137,10 @@ def readable(text: str) -> bool:
 def test_toml(case: tuple[str, dict[str, Any]]) -> None:
     text, servers = case
     client = CLIENTS["codex"]
-    routed, records = route(client, text)
-    values = tomllib.loads(routed.removeprefix("\ufeff")).get("mcp_servers", {})
+    changed, records = route(client, text)
+    values = tomllib.loads(changed.removeprefix("\ufeff")).get("mcp_servers", {})
     assert list(values) == list(servers)
-    assert unroute(client, routed, records) == text
+    assert unroute(client, changed, records) == text
 
 
 def test_the_generated_literals_mean_the_same_in_both_languages() -> None:

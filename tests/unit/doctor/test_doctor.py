@@ -109,7 +109,7 @@ def test_a_client_that_hangs_does_not_hang_the_doctor(
     monkeypatch.setattr(clients, "_VERSION_TIMEOUT_S", 0.2)
     [found] = clients.check_clients(str(home.project), SUB)
     assert found.facts["version"] == ""
-    assert found.summary == "Codex: no stdio servers"
+    assert found.summary == "Codex: no servers"
 
 
 def test_servers_added_since_the_import_are_named_and_imported_by_the_command(home: ClientHome) -> None:
@@ -162,10 +162,44 @@ def test_an_entry_of_another_installation_is_pointed_out(home: ClientHome, tmp_p
     assert not examined(code=0)["findings"]
 
 
-def test_http_servers_are_named_as_not_governed(home: ClientHome) -> None:
-    home.write("claude", '{"mcpServers": {"h": {"type": "http", "url": "https://example.test/mcp"}}}')
+def test_servers_behind_urls_are_routed_as_others(home: ClientHome) -> None:
+    entry = {"type": "http", "url": "https://example.test/mcp?key=abcd1234", "headers": {"X-A": "b"}}
+    home.write("claude", json.dumps({"mcpServers": {"h": entry}}))
+    assert finding(examined(code=0), "unwrapped")["message"].endswith("not routed: h")
+    home.imported("claude", sub=SUB)
+    report = examined(code=0)
+    assert area(report, "claude")["summary"] == "Claude Code: 1 of 1 server routed"
+    assert not report["findings"]
+
+
+def test_a_server_that_stays_with_its_client_is_named_with_the_reason(home: ClientHome) -> None:
+    entry = {"type": "http", "url": "https://example.test/mcp", "headersHelper": "make-headers"}
+    home.write("claude", json.dumps({"mcpServers": {"h": entry}}))
     found = finding(examined(code=0), "http")
-    assert "not governed" in found["message"] and "h" in found["message"]
+    assert found["level"] == "note" and 'is not governed: it has "headersHelper"' in found["message"]
+
+
+@pytest.mark.parametrize("entry", [{}, {"oauth": {"clientId": "x"}}])
+def test_a_server_without_credentials_is_named_with_its_login(home: ClientHome, entry: dict[str, Any]) -> None:
+    home.write(
+        "claude", json.dumps({"mcpServers": {"h": {"type": "http", "url": "https://example.test/mcp", **entry}}})
+    )
+    home.imported("claude", sub=SUB)
+    found = finding(examined(code=0), "http" if entry else "no-login")
+    assert found["mend"] == "sub login h --url https://example.test/mcp"
+
+
+def test_variables_that_a_routed_url_needs_must_be_there(home: ClientHome, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = ["[mcp_servers.a]", 'url = "https://example.test/mcp"', 'bearer_token_env_var = "A_TOKEN"']
+    path = home.write("codex", "\n".join([*lines, 'http_headers = { X-B = "c" }']))
+    home.imported("codex", sub=SUB)
+    assert "A_TOKEN is not set" in finding(examined(code=0), "variable-missing")["message"]
+    assert sub("doctor").stdout.endswith("\n1 warning.\n"), "no command mends that"
+    monkeypatch.setenv("A_TOKEN", "t")
+    assert not examined(code=0)["findings"]
+    path.write_text(path.read_text().replace("env = { SUB_HEADER_X_B", "env = { OTHER"))
+    found = finding(examined(code=1), "variable-missing")
+    assert "SUB_HEADER_X_B is not set in its entry" in found["message"]
 
 
 def test_a_repository_that_steers_the_shim_is_an_error(home: ClientHome) -> None:

@@ -17,6 +17,7 @@ CLOCKS = {"sleep", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns
 MAY_LOOK_AT_A_CLOCK = {
     "harness/waiting.py": "the home of waiting",
     "harness/effort.py": "the home of costs: CPU time, always as a ratio",
+    "harness/oauth_server.py": "tokens expire",
     "harness/fake_server.py": "a server's delays are its scripted behaviour",
     "clients/models.py": "a model's stream comes in separate packets",
     "clients/test_adoption.py": "IMP-002 is a promise in minutes",

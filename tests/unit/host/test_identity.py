@@ -9,6 +9,8 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from harness.waiting import wait_for
 from subluminal.contracts.identity import Source
 from subluminal.core.emit.emitter import Emitter
 from subluminal.host import client_process, identity
+from subluminal.host.client_process import identity_of_process
 from subluminal.host.identity import borrow_environment, discover, process_facts
 from subluminal.host.run.files import remove_stale
 from subluminal.host.run.state import SharedState
@@ -290,3 +293,111 @@ def test_a_process_with_an_odd_name_is_read_right(tmp_path: Path) -> None:
         finally:
             process.kill()
     assert identity.start_time(process.pid) == ""
+
+
+# -- the run of another process -------------------------------------------------------------------------------
+
+SHIM_AND_WAIT = """
+import os, subprocess, sys
+env = {name: value for name, value in os.environ.items() if not name.startswith("SUB_") or name == "SUB_HOME"}
+subprocess.run([sys.executable, "-c", sys.argv[1]], env=env, check=True)
+sys.stdin.read()
+"""
+REGISTER_AND_WAIT = """
+import os, subprocess, sys
+from subluminal.host.run.registration import Registration
+registration = Registration({"SUB_RUN_ID": "run-registered", "SUB_AGENT_ID": "builder"})
+child = subprocess.Popen([sys.executable, "-c", "import sys; print(); sys.stdin.read()"], stdout=subprocess.PIPE)
+child.stdout.readline()
+print(child.pid, flush=True)
+sys.stdin.read()
+child.kill()
+"""
+
+
+@contextmanager
+def another(script: str, *arguments: str, **environ: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that waits until its input ends, after what it does and prints."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, *arguments],
+        env={**os.environ, **environ},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.communicate()
+
+
+def run_of(pid: int) -> client_process.RunOfProcess | None:
+    return identity_of_process(pid, identity.start_time(pid), identity.host_id())
+
+
+def test_a_client_and_its_shims_are_one_run_also_where_nobody_names_it(tmp_path: Path) -> None:
+    with another(SHIM_AND_WAIT, WHO) as process:
+        assert process.stdout is not None
+        run_id = json.loads(process.stdout.readline())[0]
+        found = run_of(process.pid)
+        assert found is not None
+        assert (found.environ, found.named, found.directory) == ({"SUB_RUN_ID": run_id}, False, str(tmp_path))
+
+
+def test_a_shell_that_connects_is_its_clients(tmp_path: Path) -> None:
+    with another("import subprocess, sys; subprocess.run(['sh', '-c', 'echo $$; read end; exit'])") as process:
+        assert process.stdout is not None
+        shell, client = run_of(int(process.stdout.readline())), run_of(process.pid)
+        assert shell is not None and client is not None
+        assert shell.environ == client.environ
+
+
+def test_a_process_that_carries_a_run_belongs_to_it_and_so_does_what_it_starts() -> None:
+    with another(SHIM_AND_WAIT, WHO, SUB_RUN_ID="run-7", SUB_AGENT_ID="builder") as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())[0] == "run-7"
+        found = run_of(process.pid)
+        assert found is not None and found.named
+        assert (found.environ["SUB_RUN_ID"], found.environ["SUB_AGENT_ID"]) == ("run-7", "builder")
+        assert all(name.startswith("SUB_") for name in found.environ)
+
+
+def test_a_process_below_one_that_has_registered_a_run_belongs_to_it() -> None:
+    with another(REGISTER_AND_WAIT) as process:
+        assert process.stdout is not None
+        found = run_of(int(process.stdout.readline()))
+        assert found is not None and found.named
+        assert found.environ == {"SUB_RUN_ID": "run-registered", "SUB_AGENT_ID": "builder"}
+
+
+def test_a_process_that_has_gone_or_is_another_by_now_belongs_to_no_run(home: Path) -> None:
+    with another("import sys; sys.stdin.read()") as process:
+        assert identity_of_process(process.pid, "", "h") is None
+        assert identity_of_process(process.pid, identity.start_time(process.pid) + "1", "h") is None
+        start = identity.start_time(process.pid)
+    assert identity_of_process(process.pid, start, "h") is None
+    assert identity_of_process(0, start, "h") is None
+    assert not list(home.glob("run/*.id")), "and nothing is written down of it"
+
+
+def test_the_directory_of_a_process_that_was_removed_is_not_known(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    script = f"import os, sys; os.chdir({str(tmp_path / 'work')!r}); print(flush=True); sys.stdin.read()"
+    with another(script) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        found = run_of(process.pid)
+        assert found is not None and found.directory == str(tmp_path / "work")
+        (tmp_path / "work").rmdir()
+        found = run_of(process.pid)
+        assert found is not None and found.directory is None
+
+
+def test_a_session_is_always_the_same_run_and_no_other(home: Path) -> None:
+    one = client_process.run_id_of_session("h", ("mcp", "a"))
+    assert re.fullmatch("run-[0-9a-f]{28}", one)
+    assert client_process.run_id_of_session("h", ("mcp", "a")) == one
+    hostile = ["../../etc/passwd", "a\x00b", "\ud800", "", "x" * 100_000]
+    ids = [client_process.run_id_of_session("h", ("mcp", words)) for words in hostile]
+    assert len({one, *ids, client_process.run_id_of_session("h", ("client", "a"))}) == len(hostile) + 2
+    assert all(re.fullmatch("[0-9a-f]{32}[.]id", path.name) for path in (home / "run").iterdir())

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from harness.effort import cpu_ratio
 from harness.engine import rule, tools
 from harness.exchange import Talk
 from harness.playbook import playbook
@@ -543,6 +544,31 @@ def test_a_call_times_out_in_the_record_and_its_late_reply_still_passes() -> Non
     assert talk.server(reply(1)) == [to_client(reply(1))]
 
 
+def test_calls_time_out_each_at_its_time_whatever_else_is_open() -> None:
+    talk = Talk(timeout_ms=100)
+    talk.client(request("resources/list", 90), call(1), call(2))
+    talk.wait(60)
+    talk.client(call(3, "later"), request("resources/list", 91))
+    talk.wait(50)
+    talk.tick()
+    assert talk.ends() == [("echo", "TIMEOUT")] * 2
+    talk.wait(60)
+    talk.tick()
+    assert talk.ends() == [("echo", "TIMEOUT")] * 2 + [("later", "TIMEOUT")]
+
+
+def test_looking_for_calls_that_are_due_costs_the_same_however_many_are_open() -> None:
+    few, many = Talk(timeout_ms=60_000), Talk(timeout_ms=60_000)
+    few.client(*(call(number) for number in range(10)))
+    many.client(*(call(number) for number in range(5_000)))
+
+    def look(talk: Talk) -> None:
+        for _ in range(1_000):
+            talk.exchange.expire(talk.at_ns)
+
+    assert cpu_ratio(lambda: look(many), lambda: look(few), 3) < 3
+
+
 def test_annotations_raise_the_risk_class_of_a_tool_and_never_lower_it() -> None:
     writes = rule("w", "deny", {"risk_class": ["write_like"]})
     talk = Talk(writes)
@@ -632,3 +658,29 @@ def test_whatever_the_server_says_passes_untouched(line: bytes) -> None:
     talk.client(call(1))
     assert talk.server(line) == [to_client(line)]
     assert talk.exchange.calls_open == 1
+
+
+# -- what the run's state is needed for -------------------------------------------------------------------------
+
+
+ERRORS = {"scope": "run", "error_threshold": 2, "window_ms": 60_000, "on_trip": "BLOCK"}
+SLOW = {"scope": "run", "latency_threshold_ms": 100, "window_ms": 60_000, "on_trip": "BLOCK"}
+
+
+def test_a_reply_in_which_nothing_says_of_an_error_needs_no_state() -> None:
+    talk = Talk(rule("failing", "breaker", **ERRORS))
+    assert not talk.exchange.needs_state(reply())
+    talk.client(call())
+    assert talk.exchange.is_watched
+    assert not talk.exchange.needs_state(reply())
+    assert talk.exchange.needs_state(reply(error={"code": 1, "message": "no"}))
+    assert talk.exchange.needs_state(reply(result={"content": [], "isError": True}))
+    assert talk.exchange.needs_state(reply().replace(b"result", b"\\u0065\\u0072ror"))
+    talk.server(reply())
+    assert not talk.exchange.needs_state(reply(error={"code": 1, "message": "no"}))
+
+
+def test_where_slow_calls_trip_a_breaker_every_reply_may_need_the_state() -> None:
+    talk = Talk(rule("slow", "breaker", **SLOW))
+    talk.client(call())
+    assert talk.exchange.needs_state(reply())

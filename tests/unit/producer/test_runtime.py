@@ -16,13 +16,18 @@ from harness.ledger import ledgerd, spool_of, sub_environment
 from harness.waiting import wait_for
 from subluminal.adapters.in_process.calls import _told
 from subluminal.contracts.toolcall import ToolCall
+from subluminal.core.gate.record import CallRecord
 from subluminal.host.run.state import SharedState
-from subluminal.producer import runtime as runtime_module
+from subluminal.producer import state_queue
 from subluminal.producer.runtime import TRANSPORT, Runtime
 
 
 def tool_call(tool: str = "look") -> ToolCall:
     return ToolCall("notes", tool, b"{}", 2, TRANSPORT)
+
+
+def ask(runtime: Runtime, call: ToolCall) -> CallRecord:
+    return runtime.ask(call, lambda code, message, data: (message, len(message)))[0]
 
 
 def test_calls_reach_the_ledger_by_way_of_the_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,7 +37,7 @@ def test_calls_reach_the_ledger_by_way_of_the_journal(tmp_path: Path, monkeypatc
     spool_of(home)
     with ledgerd(home):
         runtime = Runtime(POLICY, server_name="notes")
-        record = runtime.judge(tool_call())
+        record = ask(runtime, tool_call())
         (journal,) = (home / "spool").glob("*.jsonl")
         assert journal.read_bytes().count(b"\n") == 4, "on record before the tool runs"
         runtime.settle(record, "OK", latency_ms=1)
@@ -57,7 +62,7 @@ def test_it_opens_once_ends_once_and_opens_anew_after_its_end(tmp_path: Path, mo
     runtime.close()
     runtime.close()
     assert events.types() == ["run_start", "policy_loaded", "run_end"]
-    runtime.judge(tool_call())
+    ask(runtime, tool_call())
     runtime.close()
     assert len({event["source"]["shim_id"] for event in events.events()}) == 2
 
@@ -78,7 +83,7 @@ def test_a_record_that_cannot_be_written_is_said_at_the_end(
 ) -> None:
     isolate(tmp_path, monkeypatch)
     runtime = Runtime(POLICY, events="file:/nonexistent/events.jsonl")
-    assert runtime.judge(tool_call()).decision.action == "ALLOW"
+    assert ask(runtime, tool_call()).decision.action == "ALLOW"
     runtime.close()
     assert "events could not be recorded" in capsys.readouterr().err
 
@@ -86,12 +91,12 @@ def test_a_record_that_cannot_be_written_is_said_at_the_end(
 def test_a_refused_continuation_is_not_written_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     events = isolate(tmp_path, monkeypatch)
     runtime = Runtime(POLICY)
-    record = runtime.judge(tool_call())
+    record = ask(runtime, tool_call())
     with runtime as producer:
         producer.state.terminate("STOP", "stopped by the operator")
         producer.gate.judge_again(record, tool_call(), 1, 1)
-    runtime.refusal(record)
-    runtime.refuse(record, 10)
+        producer.gate.refusal(record)
+        producer.gate.settle_refused(record, 1, 1, 10)
     runtime.close()
     assert [event["decision"]["action"] for event in events.events_of("tool_call_decision")] == [
         "ALLOW",
@@ -124,7 +129,7 @@ def test_waiting_for_the_runs_state_never_stops_the_loop(tmp_path: Path, monkeyp
         holder.abandon()
         await waiting
         busy.cancel()
-        return runtime.judge(tool_call()).decision.action
+        return ask(runtime, tool_call()).decision.action
 
     assert asyncio.run(run()) == "ALLOW"
     holder.begin()  # what was locked for the judgement was let go with it
@@ -136,7 +141,7 @@ def test_a_state_that_nobody_lets_go_of_is_not_waited_for_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     isolate(tmp_path, monkeypatch)
-    monkeypatch.setattr(runtime_module, "LOCK_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(state_queue, "LOCK_WAIT_SECONDS", 0.3)
     runtime = Runtime(POLICY)
     with runtime:
         pass
@@ -150,7 +155,7 @@ def test_a_state_that_nobody_lets_go_of_is_not_waited_for_twice(
 
     monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail("the loop was blocked"))
     asyncio.run(runtime.turn(wait))
-    record = runtime.judge(tool_call("search"))
+    record = ask(runtime, tool_call("search"))
     assert record.decision.reason_code == "EVALUATION_ERROR"
     assert waits, "it waited, once, and without blocking"
     holder.abandon()
@@ -167,7 +172,7 @@ def test_several_wait_at_once_and_one_who_leaves_keeps_nothing(tmp_path: Path, m
 
     async def call() -> None:
         await runtime.turn(_told)
-        judged.append(runtime.judge(tool_call()).decision.action)
+        judged.append(ask(runtime, tool_call()).decision.action)
 
     async def run() -> None:
         holder.begin()
@@ -214,7 +219,7 @@ def fork_and(work):
     assert os.waitpid(pid, 0)[1] == 0
 
 def call(runtime):
-    record = runtime.judge(ToolCall("s", "look", b"{}", 2, "in_process"))
+    record = runtime.ask(ToolCall("s", "look", b"{}", 2, "in_process"), None)[0]
     runtime.settle(record, "OK", latency_ms=1)
 
 runtime = Runtime(None, server_name="s")

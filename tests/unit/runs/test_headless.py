@@ -148,7 +148,7 @@ class TestStrict:
         policy = bundle_of(rule("r", "deny", "delete*", action="BLOCK"), mode="observe")
         done = Job(tmp_path, "--strict", policy=policy, calls=CALLS).run()
         assert done.returncode == 0
-        assert "in observe mode: 1 would have been refused" in done.stderr
+        assert "only observed: 1 would have been refused" in done.stderr
 
     def test_a_shim_that_records_elsewhere_cannot_hide_its_calls(self, tmp_path: Path) -> None:
         job = Job(tmp_path, "--strict", "--bundle", "trace", policy=NO_DELETE, calls=CALLS)

@@ -10,16 +10,17 @@ from __future__ import annotations
 import signal
 from time import time_ns
 
-from subluminal.adapters.stdio.framing import read_line, split_lines
+from subluminal.adapters.stdio.flow import FileSegment
+from subluminal.adapters.stdio.framing import CR, read_line, split_lines
 from subluminal.mcp.message.exact import read_scan
 from subluminal.mcp.message.wire import read_message
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from subluminal.adapters.stdio.flow import Outflow
-    from subluminal.adapters.stdio.oversize import Oversize
-    from subluminal.adapters.upstream.process import Upstream
+    from subluminal.adapters.upstream.server import Server
     from subluminal.host.config import Config
+    from subluminal.host.oversize import Oversize
     from subluminal.mcp.exchange import Exchange
     from subluminal.producer.producer import Producer
     from subluminal.producer.turn import Turn
@@ -38,7 +39,7 @@ class ClientSide:
         turn: Turn,
         producer: Producer,
         to_server: Outflow,
-        upstream: Upstream,
+        upstream: Server,
         config: Config,
     ) -> None:
         self.open = True
@@ -70,7 +71,7 @@ class ClientSide:
                 self._begin(line, wall_ms, read_ns)
                 self._end(wall_ms, read_ns)
             else:
-                reading = read_line(line) if b"\r" in line else read_message(line)
+                reading = read_line(line) if CR in line else read_message(line)
                 exchange.client_message(reading, line, wall_ms, read_ns)
             if number % LINES_PER_TURN == 0:
                 self._turn.carry_out(wall_ms, read_ns)
@@ -95,7 +96,7 @@ class ClientSide:
     # -- messages in pieces ---------------------------------------------------------------------------------------
 
     def _begin(self, part: bytes, wall_ms: int, read_ns: int) -> None:
-        from subluminal.adapters.stdio.oversize import Oversize  # few sessions have such a message
+        from subluminal.host.oversize import Oversize  # few sessions have such a message
 
         self._big = Oversize(self._gate.may_refuse, self._max_message)
         if not self._big.hold:
@@ -123,7 +124,7 @@ class ClientSide:
         assert big is not None
         big.scan.finish()
         reading = read_scan(big.scan)
-        held = big.release() if big.hold and big.fault is None else None
+        held = FileSegment(*big.release()) if big.hold and big.fault is None else None
         hashed = big.stream_hash()
         passes = self._exchange.client_other(reading, held, big.size, wall_ms, now_ns, hashed, big.fault)
         if held is not None:

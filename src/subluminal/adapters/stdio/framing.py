@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from subluminal.mcp.message.reading import Reading
 
 
+# A number: to look for bytes in bytes, Python first makes and drops an exception, a whole microsecond.
+CR = 0x0D
+
+
 def split_lines(data: bytes) -> list[bytes]:
     """As `data.split(b"\\n")`, which does not look with memchr: 0.3 us against 3.3 us for one line of 10 KiB."""
     end = data.find(b"\n")
@@ -20,9 +24,9 @@ def split_lines(data: bytes) -> list[bytes]:
 
 def read_line(line: bytes) -> Reading:
     """`line` comes without its newline; one trailing CR (CRLF) is white space to every parser."""
-    if b"\r" in line:
+    if CR in line:
         text = line.removesuffix(b"\r")
-        if b"\r" in text:
+        if CR in text:
             # The Python SDK ends a line at a bare CR and would run a call that stands behind it.
             return ambiguous(text, "raw CR inside the line")
         return read_message(text)

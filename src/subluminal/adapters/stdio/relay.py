@@ -32,7 +32,7 @@ from subluminal.producer.turn import Turn
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from subluminal.adapters.stdio.shim import ServerSetup
-    from subluminal.adapters.upstream.process import Upstream
+    from subluminal.adapters.upstream.server import Server
     from subluminal.producer.producer import Producer
 
 # A pipe holds 64 KiB. Much more, and each read would map and unmap its buffer (40 us a call, measured).
@@ -44,7 +44,7 @@ _GONE = select.POLLHUP | select.POLLERR | select.POLLNVAL
 
 
 class Relay:
-    def __init__(self, server_name: str, upstream: Upstream, setup: ServerSetup, producer: Producer) -> None:
+    def __init__(self, server_name: str, upstream: Server, setup: ServerSetup, producer: Producer) -> None:
         server, config = setup.server, setup.config
         self.upstream = upstream
         self.producer = producer

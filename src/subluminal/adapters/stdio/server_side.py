@@ -9,8 +9,8 @@ from subluminal.adapters.stdio.framing import split_lines
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from subluminal.adapters.stdio.flow import Outflow
-    from subluminal.adapters.stdio.oversize import Oversize
     from subluminal.host.config import Config
+    from subluminal.host.oversize import Oversize
     from subluminal.mcp.exchange import Exchange
     from subluminal.producer.turn import Turn
 
@@ -62,7 +62,7 @@ class ServerSide:
     # -- messages in pieces ---------------------------------------------------------------------------------------
 
     def _begin(self, part: bytes, wall_ms: int, read_ns: int) -> None:
-        from subluminal.adapters.stdio.oversize import Oversize  # few sessions have such a message
+        from subluminal.host.oversize import Oversize  # few sessions have such a message
 
         self._turn.carry_out(wall_ms, read_ns)  # what was said before goes before
         self._big = Oversize(False, 0, strict=False)

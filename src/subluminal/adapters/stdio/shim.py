@@ -18,8 +18,14 @@ from subluminal.host.secrets.bindings import spawn_environ
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from subluminal.adapters.upstream.reach import Reach
+    from subluminal.adapters.upstream.server import Server
     from subluminal.contracts.errors import SecretError
+    from subluminal.host.secrets.bindings import Resolved
     from subluminal.host.secrets.confirmation import Withheld
+    from subluminal.host.secrets.headers import RemoteHeaders
     from subluminal.producer.producer import Producer
 
 # What a shell answers when a command cannot be found or run.
@@ -32,22 +38,35 @@ EXIT_INTERRUPTED = 130
 class ServerSetup:
     """What must be known before the server is started: settings, its environment, and its secrets."""
 
-    __slots__ = ("child_environ", "config", "errors", "injections", "secrets", "server", "withheld")
+    __slots__ = ("child_environ", "config", "errors", "injections", "reach", "secrets", "server", "withheld")
 
-    def __init__(self, server_name: str, command: list[str]) -> None:
+    def __init__(self, options: Options) -> None:
         self.config: Config = load_config(os.environ, of_entry=True)
-        self.server: ServerConfig = self.config.server(server_name)
+        self.server: ServerConfig = self.config.server(options.server_name)
         self.withheld: Withheld | None = None
+        self.reach: Reach | None = None
+        self.child_environ: dict[str, str] = {}
+        resolved: Resolved | RemoteHeaders
+        if options.is_remote:
+            from subluminal.adapters.stdio.reach import reach_of
+
+            self.reach = reach_of(options, self.server, self.config)
+            self.withheld = self.reach.withheld
+            resolved = self.reach.resolved
+        else:
+            resolved = self._resolve_environ(options.command)
+            self.child_environ = resolved.child_environ
+        self.secrets = resolved.secrets
+        self.injections = resolved.injections
+        self.errors: list[SecretError] = resolved.errors
+
+    def _resolve_environ(self, command: list[str]) -> Resolved:
         if self.server.secret_bindings:
             from subluminal.host.secrets.confirmation import withheld
 
             self.withheld = withheld(self.server, self.config, command, os.environ)
         kept_back = () if self.withheld is None else self.withheld.bindings
-        resolved = spawn_environ(os.environ, self.server, self.config.other_bindings(server_name), kept_back)
-        self.child_environ = resolved.child_environ
-        self.secrets = resolved.secrets
-        self.injections = resolved.injections
-        self.errors: list[SecretError] = resolved.errors
+        return spawn_environ(os.environ, self.server, self.config.other_bindings(self.server.name), kept_back)
 
 
 def main(argv: list[str]) -> int:
@@ -70,7 +89,7 @@ def _run(options: Options) -> int:
     borrow_environment(os.environ)
     keep_home(os.environ)
     _keep_events_to_ourselves(options.events or os.environ.get("SUB_EVENTS") or "")
-    setup = ServerSetup(options.server_name, options.command)
+    setup = ServerSetup(options)
     for warning in setup.config.warnings:
         _say(warning)
     if setup.withheld is not None:
@@ -80,11 +99,19 @@ def _run(options: Options) -> int:
         # A server that lacks a secret is not started: the record says so, then the user is told.
         _open_producer(options, setup).close("FAILED")
         raise setup.errors[0]
+    if setup.reach is not None:
+        from subluminal.adapters.stdio.reach import connect_to
+
+        _leave(_relay(options, setup, connect_to(setup.reach, options, setup.config)))
     try:
         upstream = spawn(options.command, setup.child_environ)
     except OSError as fault:
         _say(f"{options.server_name}: cannot start {options.command[0]!r}: {fault.strerror}")
         return EXIT_NOT_FOUND if isinstance(fault, FileNotFoundError) else EXIT_NOT_RUNNABLE
+    return _relay(options, setup, upstream)
+
+
+def _relay(options: Options, setup: ServerSetup, upstream: Server) -> int:
     try:
         from subluminal.adapters.stdio.msgspec_import import import_msgspec
 
@@ -104,6 +131,12 @@ def _run(options: Options) -> int:
         return EXIT_INTERNAL
 
 
+def _leave(code: int) -> NoReturn:
+    """At once: a thread may be waiting for the name of a host, and nobody shall wait for that thread."""
+    sys.stderr.flush()
+    os._exit(code)
+
+
 def _open_producer(options: Options, setup: ServerSetup) -> Producer:
     from subluminal.producer.producer import assemble
 
@@ -117,6 +150,8 @@ def _open_producer(options: Options, setup: ServerSetup) -> Producer:
         of_entry=True,
         command=options.command,
     )
+    if setup.reach is not None:
+        setup.reach.masked_by(producer.gate.masking.learn)
     producer.open({"server_name": options.server_name}, setup.injections)
     return producer
 

@@ -13,7 +13,7 @@ from subluminal.host.record.sinks import StreamSink
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from subluminal.adapters.upstream.process import Upstream
+    from subluminal.adapters.upstream.server import Server
     from subluminal.host.record.sinks import Sink
 
 STDERR = 2
@@ -27,7 +27,7 @@ class StderrPass:
 
     __slots__ = ("_dropped", "_sink", "_took_ns", "_upstream", "waiting")
 
-    def __init__(self, upstream: Upstream, sink: Sink) -> None:
+    def __init__(self, upstream: Server, sink: Sink) -> None:
         self.waiting = bytearray()
         self._upstream = upstream
         # Events on stderr share the stream: whole lines of the server between whole events.

@@ -1,1 +1,1 @@
-"""The servers behind a door: a process. Started before anything heavy is imported, ended surely."""
+"""The servers behind a door: a process, started before anything heavy is imported and ended surely; or a URL."""

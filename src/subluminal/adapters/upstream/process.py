@@ -23,6 +23,8 @@ TERM_GRACE_S = 0.4
 # The watchdog works unhurried: nobody waits for it.
 WATCHDOG_TERM_GRACE_S = 0.5
 WATCHDOG_POLL_S = 0.02
+# A process that serves many has thousands of connections. It is one call to the kernel, however many there are.
+MAX_DESCRIPTORS = 65_536
 # Leftovers of the group after the server itself has ended.
 LEFTOVER_GRACE_S = 0.2
 
@@ -175,7 +177,7 @@ def _watch(pipe: int, group: int) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
-    os.closerange(4, max(256, null + 1))
+    os.closerange(4, MAX_DESCRIPTORS)
     while True:
         try:
             if os.read(3, 1):

@@ -74,12 +74,18 @@ def _show(areas: list[Area]) -> None:
 
 
 def _verdict(areas: list[Area]) -> str:
-    levels = [finding.level for area in areas for finding in area.findings]
+    findings = [finding for area in areas for finding in area.findings]
+    levels = [finding.level for finding in findings]
     parts = [count(levels.count(level), level) for level in (ERROR, WARNING) if level in levels]
     if not parts:
         return "All is well."
-    alone = len(levels) - levels.count(NOTE) == 1
-    return f"{' and '.join(parts)}. {'The indented command mends it' if alone else 'The indented commands mend them'}."
+    counted = f"{' and '.join(parts)}."
+    mends = [finding.mend for finding in findings if finding.level != NOTE]
+    if not any(mends):
+        return counted
+    if not all(mends):
+        return f"{counted} The indented commands mend what a command can."
+    return f"{counted} {'The indented command mends it' if len(mends) == 1 else 'The indented commands mend them'}."
 
 
 def _mark(level: str) -> str:

@@ -17,7 +17,8 @@ from subluminal.host.identity import is_ci
     "run",
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
     epilog="Examples:\n\n  sub run -- claude\n\n  sub run --agent-id fixer --timeout 600 -- codex exec 'fix the build'"
-    "\n\n  sub run --strict --bundle trace -- claude -p 'fix the build'",
+    "\n\n  sub run --strict --bundle trace -- claude -p 'fix the build'"
+    "\n\n  sub run --model-api -- claude",
 )
 @click.option("--agent-id", help="Stable name of this agent (default: the client's name).")
 @click.option("--client", type=click.Choice(CLIENTS), help="Default: from the command's name.")
@@ -27,6 +28,10 @@ from subluminal.host.identity import is_ci
 @click.option("--policy", type=click.Path(dir_okay=False), help="Policy bundle for this run.")
 @click.option("--meta", multiple=True, metavar="KEY=VALUE", help="Said of the run in its record. Repeatable.")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), help="Seconds; 0 means none.")
+@click.option("--model-api", is_flag=True, help="Judge tool calls in the model's answers too: see docs/model-api.md.")
+@click.option(
+    "--model-api-upstream", metavar="URL", help="The provider's address.  [the one that the command would ask]"
+)
 @click.option(
     "--headless/--no-headless", default=None, help="As in CI: no daemon, a report at the end. Default: if CI is set."
 )
@@ -44,13 +49,16 @@ def run_command(command: tuple[str, ...], headless: bool | None, **given: Any) -
     """Run COMMAND as one identified run: every shim below it shares its run id, budgets and policy.
 
     The terminal is the command's own. Exit code: the command's, 128 + the signal that ended it, 124 after --timeout,
-    125 when the run was terminated (`sub kill`, or a policy), 127 or 126 when the command cannot be started.
+    125 when the run was terminated (`sub kill`, or a policy), 127 or 126 when the command cannot be started, 1 when the
+    door of --model-api has died.
 
     In CI (see docs/ci.md) --strict, --events and --bundle make it a gate: the agent's own exit code is returned if it
     is not 0, else 1 when the job's rules were broken."""
     from subluminal.runs.command import run_command as run
     from subluminal.runs.options import HeadlessOptions, RunOptions
 
+    if given["model_api_upstream"] and not given["model_api"]:
+        raise UsageError("--model-api-upstream needs --model-api")
     job = HeadlessOptions(**{name: given.pop(name) for name in HeadlessOptions._fields})
     options = RunOptions(**given, headless=job if is_headless(headless, job._asdict()) else None)
     return run(list(command), options, say).code

@@ -9,29 +9,46 @@ from typing import Any, NamedTuple
 
 import click
 
+from subluminal.cli.clients.hooks import (
+    check_asked,
+    hook_lines,
+    hooks_imported,
+    hooks_restored,
+    say_what_is_not_governed,
+    show_managed,
+)
 from subluminal.cli.render.output import note, paint, print_json
 from subluminal.clients import backups
 from subluminal.clients.base import Client, ConfigFile, Place
-from subluminal.clients.importing import Choice, import_file
+from subluminal.clients.importing import Choice, import_file, to_be_asked
 from subluminal.clients.registry import CLIENTS, client_named
+from subluminal.clients.remote.asking import Answer
 from subluminal.clients.report import FileReport
 from subluminal.clients.restoring import files_to_restore, restore_file
 from subluminal.clients.survey import SurveyedEntry, SurveyedFile, survey
 from subluminal.contracts.errors import UsageError
 from subluminal.host import home
 from subluminal.host.executable import find_sub, may_vanish
-from subluminal.reports.printable import printable
+from subluminal.reports.printable import count, printable
 
 _COLOURS = {
     "wrapped": "green", "updated": "green", "restored": "green", "corrected": "yellow", "skipped": "yellow",
-    "refused": "red",
+    "login": "yellow", "refused": "red", "added": "green", "trusted": "green", "removed": "green",
 }  # fmt: skip
 
+_SCOPES = ("user", "local", "project", "managed")
 _names = click.argument("client", required=False, metavar="[CLIENT]")
 _options = (
     click.option("--all", "everything", is_flag=True, help="Every client that has a configuration here."),
     click.option("--server", "servers", multiple=True, metavar="NAME", help="Only this server (repeatable)."),
-    click.option("--scope", "scopes", multiple=True, metavar="SCOPE", help="Only user, local, project or managed."),
+    click.option(
+        "--scope",
+        "scopes",
+        multiple=True,
+        metavar="SCOPE",
+        type=click.Choice(_SCOPES),
+        help="Only user, local, project or managed.",
+    ),
     click.option("--file", "path", metavar="PATH", help="This file, read as the client's configuration."),
     click.option("--dry-run", is_flag=True, help="Show the change as a diff; write nothing."),
     click.option("--foreign", is_flag=True, help="Also change files of another user (as root; the owner is kept)."),
@@ -58,11 +75,16 @@ def _with_options(function: Callable[..., int]) -> Callable[..., int]:
 
 @click.command("import", epilog="Clients: " + ", ".join(CLIENTS) + ".")
 @_with_options
-def import_command(**given: Any) -> int:
+@click.option("--offline", is_flag=True, help="Ask no server whether it wants a login.")
+@click.option("--hooks", is_flag=True, help="Also put hooks before the client's own tools (claude, codex).")
+@click.option("--managed", is_flag=True, help="With --hooks: print what an administrator installs; write nothing.")
+def import_command(offline: bool, hooks: bool, managed: bool, **given: Any) -> int:
     """Route a client's MCP servers through Subluminal.
 
-    Every stdio server keeps its name, environment and settings; only its command is started by `sub shim` from now on.
-    The file is backed up first; `sub restore` puts it back. Without CLIENT: shows what there is and changes nothing.
+    Every server keeps its name, environment and settings; its command is started, or its URL is reached, by `sub shim`
+    from now on. The file is backed up first; `sub restore` puts it back. Servers behind a URL without credentials are
+    asked whether they want a login: those stay as they are until `sub login`. Without CLIENT: shows what there is and
+    changes nothing.
 
     \b
     Examples:
@@ -70,31 +92,43 @@ def import_command(**given: Any) -> int:
       sub import claude              Claude Code: user, local and project servers
       sub import codex --dry-run     the change as a diff
       sub import claude --server github
-      sub import --all
+      sub import claude --hooks      its built-in tools too: Bash, edits, fetches
+      sub import --all --offline
     """
     asked = _Asked(**given)
     client, dry_run = asked.client, asked.dry_run
+    check_asked(client, hooks, managed, asked.path)
+    if managed and client is not None:
+        return show_managed(client, asked.as_json)
     if client is None and not asked.everything:
-        if asked.servers or asked.scopes or asked.path or dry_run:
+        if asked.servers or asked.scopes or asked.path or dry_run or offline or hooks:
             raise UsageError("say which client to import", hint="For example: sub import claude --dry-run; or --all.")
         return _overview(asked.as_json)
     sub = find_sub()
     choice = Choice(asked.servers, asked.scopes)
     targets = _targets(asked, choice, restoring=False)
-    found = (import_file(c, f, sub, choice, dry_run=dry_run, foreign=asked.foreign) for c, f in targets)
+    answers = {} if offline else _ask(targets, choice)
+    foreign = asked.foreign
+    found = (import_file(c, f, sub, choice, answers=answers, dry_run=dry_run, foreign=foreign) for c, f in targets)
     reports = [report for report in found if report is not None]
+    if hooks:
+        reports += hooks_imported(client, choice, sub=sub, dry_run=dry_run, foreign=asked.foreign)
     missing = _missing(asked.servers, reports)
     code = 1 if client is not None and not reports else _exit_code(reports, missing)
     if asked.as_json:
         print_json({"command": "import", "dry_run": dry_run, "sub": sub, "files": reports})
         return code
     _show(reports)
+    if not targets and client is not None:
+        note(f"{client_named(client).title} has no file of the scope {' or '.join(asked.scopes)} here.")
+        return code
     if not reports and client is not None:
         note(f"No configuration of {client_named(client).title} was found. Looked at:")
         for _, file in targets:
             note(f"  {printable(file.path)}")
         return code
     _after_import(reports, client, dry_run, sub)
+    say_what_is_not_governed(reports, hooks)
     return code
 
 
@@ -123,16 +157,30 @@ def restore_command(listing: bool, **given: Any) -> int:
     targets = _targets(asked, choice, restoring=True)
     found = (restore_file(c, f, choice, dry_run=dry_run, foreign=asked.foreign) for c, f in targets)
     reports = [report for report in found if report is not None]
+    if asked.path is None:
+        named = CLIENTS if asked.client is None else [asked.client]
+        reports += hooks_restored(named, choice, dry_run=dry_run, foreign=asked.foreign)
     code = _exit_code(reports, _missing(asked.servers, reports))
     if asked.as_json:
         print_json({"command": "restore", "dry_run": dry_run, "files": reports})
         return code
     _show([report for report in reports if report.status != "unchanged" or report.servers])
     if not any(report.status in ("restored", "refused", "gone") for report in reports):
-        note("Nothing to restore: no server is routed through Subluminal.")
+        note("Nothing to restore: no server is routed through Subluminal, and no hook is installed.")
     elif dry_run:
         note("Nothing was written (--dry-run).")
     return code
+
+
+def _ask(targets: list[tuple[Client, ConfigFile]], choice: Choice) -> dict[str, Answer]:
+    addresses = [address for client, file in targets for address in to_be_asked(client, file, choice)]
+    if not addresses:
+        return {}
+    from subluminal.clients.remote.probing import MAX_ASKED, ask
+
+    if len(set(addresses)) > MAX_ASKED:
+        note(f"Only the first {MAX_ASKED} of these servers are asked whether they want a login.")
+    return ask(addresses, slow=lambda waiting: note(f"Asking {count(waiting, 'server')} whether a login is wanted ..."))
 
 
 def _targets(asked: _Asked, choice: Choice, *, restoring: bool) -> list[tuple[Client, ConfigFile]]:
@@ -171,7 +219,7 @@ def _missing(servers: tuple[str, ...], reports: list[FileReport]) -> list[str]:
 def _exit_code(reports: list[FileReport], missing: list[str]) -> int:
     if any(report.status == "refused" for report in reports):
         return 2
-    return 1 if missing or any(report.count("skipped", "corrected") for report in reports) else 0
+    return 1 if missing or any(report.count("skipped", "corrected", "login") for report in reports) else 0
 
 
 def _show(reports: list[FileReport]) -> None:
@@ -181,15 +229,19 @@ def _show(reports: list[FileReport]) -> None:
         for server in report.servers:
             where = server.scope if server.project is None else f"{server.scope} {server.project}"
             line = f"{printable(server.name).ljust(width)}  {printable(where)}"
-            detail = server.detail or ("not a stdio server; left as it is" if server.status == "http" else "")
+            detail = server.detail or ""
             status = paint(server.status.ljust(9), _COLOURS.get(server.status))
-            print(f"  {status}  {line}" + (f"  ({printable(detail)})" if detail else ""))
+            # A command to be copied has a line to itself, with nothing behind it.
+            shown = f"\n             {printable(detail)}" if server.status == "login" else f"  ({printable(detail)})"
+            print(f"  {status}  {line}" + (shown if detail else ""))
         if report.error:
             print(f"  {paint('refused', 'red')}   {printable(report.error)}")
             if report.hint:
                 print(f"            {printable(report.hint)}")
-        elif not report.servers:
+        elif not report.servers and not report.hooks:
             print("  no MCP servers")
+        for status, events in hook_lines(report):
+            print(f"  {paint(status.ljust(9), _COLOURS.get(status))}  {events}")
         if report.exact is not None:
             print("  byte for byte as before the import" if report.exact else "  other changes in the file were kept")
         if report.backup:
@@ -205,6 +257,8 @@ def _after_import(reports: list[FileReport], client: str | None, dry_run: bool, 
         for literal in report.literals:
             command = f"sub secrets adopt {shlex.quote(literal.server)} {shlex.quote(literal.variable)}"
             note(printable(f"{literal.server}: {literal.variable} looks like a secret in the file. Move it: {command}"))
+    if any(report.count("login") for report in reports):
+        note("Log in as shown, then import again.")
     if may_vanish(sub):
         note(f"{sub} lies in an environment that may be cleared away. Install it (pipx, uv tool) and import again.")
     if dry_run:
@@ -212,12 +266,14 @@ def _after_import(reports: list[FileReport], client: str | None, dry_run: bool, 
     elif any(report.status == "changed" for report in reports):
         note(f"Undo at any time:  sub restore {client or '--all'}")
         note("Restart the client, then watch its tool calls:  sub tail")
-    elif any(report.error or report.count("skipped") for report in reports):
+    elif any(report.error or report.count("skipped", "login", "http") for report in reports):
         return  # what was refused has been told, and nobody knows what it holds
+    elif any(report.hooks for report in reports):
+        note("Nothing to do: servers and hooks are as they should be.")
     elif not any(report.count("already", "updated") for report in reports):
-        note("No stdio servers are configured here yet. Add one with the client, then import again.")
+        note("No servers are configured here yet. Add one with the client, then import again.")
     else:
-        note("Nothing to do: every stdio server goes through Subluminal already.")
+        note("Nothing to do: every server goes through Subluminal already.")
 
 
 def _overview(as_json: bool) -> int:
@@ -236,7 +292,7 @@ def _overview(as_json: bool) -> int:
         for command in waiting:
             note(f"  {command}")
     else:
-        note("Nothing to do: every stdio server goes through Subluminal already.")
+        note("Nothing to do: every server that can goes through Subluminal already.")
     return 0
 
 
@@ -257,15 +313,16 @@ def _overview_of(file: SurveyedFile) -> None:
 
 
 def _would_wrap(entry: SurveyedEntry) -> bool:
-    return not entry.wrapped and entry.transport == "stdio"
+    return not entry.wrapped and (entry.transport == "stdio" or (entry.transport == "http" and entry.stays is None))
 
 
 def _outlook(entry: SurveyedEntry) -> str:
     if entry.wrapped:
         return "routed" if entry.sub_exists else f"routed, but {printable(entry.sub or '')} does not exist"
-    if entry.transport == "http":
-        return "http; stays as it is"
-    return f"stays as it is: {entry.problem}" if entry.problem else "would be routed"
+    why = entry.problem or entry.stays
+    if why is not None:
+        return f"stays as it is: {printable(why)}"
+    return "would be routed (http)" if entry.transport == "http" else "would be routed"
 
 
 def _list_backups(client: str | None, as_json: bool) -> int:

@@ -12,7 +12,8 @@ from subluminal.cli.policy.files import create_files, write_file
 from subluminal.cli.policy.source import source_of
 from subluminal.cli.policy.who import acting_here
 from subluminal.cli.render.output import note, print_json
-from subluminal.host.home import REPOSITORY_POLICY, ensure_private_dir, sub_home, user_policy
+from subluminal.host.home import REPOSITORY_POLICY, bin_dir, ensure_private_dir, sub_home, user_policy
+from subluminal.policy.closed import keep_markers
 from subluminal.policy.edit.layout import format_policy
 from subluminal.policy.edit.schema import SCHEMA_FILE, naming_its_schema, schema_bytes
 from subluminal.policy.edit.template import STARTER, TEMPLATES, described, template_files
@@ -60,6 +61,8 @@ def init_command(path: str | None, template: str, list_: bool, user: bool, dry_r
     if not os.path.lexists(schema):
         create_files({schema: schema_bytes()})
         files[schema] = b""
+    if os.path.isdir(bin_dir()):  # hooks may be in use, and their judge has not read it yet
+        keep_markers(os.environ, os.getcwd())
     if as_json:
         print_json({"written": list(files)})
     for name in files:

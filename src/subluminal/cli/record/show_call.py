@@ -59,6 +59,7 @@ def _facts(call: Row) -> list[tuple[str, str]]:
         ("result", f"SHA-256 {call['result_stream_hash']}" if call["result_stream_hash"] else ""),
         ("ambiguous", call["ambiguous"] or ""),
         ("continues", call["continues"] or ""),
+        ("observed", "it had been carried out elsewhere when it was judged" if call["observed"] else ""),
         ("tags", ", ".join(call["tags"])),
         ("masked", ", ".join(call["redaction_flags"])),
         ("source", f"{call['transport'] or 'transport unknown'}, call {call['seq'] or '?'}, shim {call['shim_id']}"),

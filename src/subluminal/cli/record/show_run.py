@@ -8,8 +8,10 @@ from subluminal.cli.render.call_lines import INDENT, call_lines, wrapped
 from subluminal.cli.render.columns import PIPE_CELLS, cut, pad
 from subluminal.cli.render.moments import between_ms, clock, date_and_clock, duration
 from subluminal.cli.render.output import paint
+from subluminal.cli.render.settings import settings_told
 from subluminal.ledger.read.ledger import Row, known
 from subluminal.reports.printable import printable
+from subluminal.reports.usage import usage_told
 
 Item = dict[str, Any]
 
@@ -45,6 +47,8 @@ def _head(run: Row, columns: int | None) -> list[str]:
         ("policy", _policy_of(run)),
         ("calls", counts),
     ]
+    if run["usage"] is not None:
+        facts.append(("model", usage_told(run["usage"])))
     for title, values in (("workload", run["workload"]), ("meta", run["meta"])):
         if isinstance(values, dict) and values:
             facts.append((title, ", ".join(f"{name} {value}" for name, value in values.items())))
@@ -108,6 +112,8 @@ def _told(item: Item) -> tuple[str, str, str | None]:
         secret = item["secret"]
         done = "given as" if secret["success"] else "NOT given as"
         return "secret", f"{secret['secret_ref']} {done} {secret['inject_as']}", None if secret["success"] else "red"
+    if kind == "settings_change":
+        return "settings", settings_told(item["settings"]), "red"
     if kind == "agent_event":
         return _agent(item)
     return "", "", None

@@ -17,8 +17,9 @@ from subluminal.clients.survey import configured_servers
 from subluminal.contracts.errors import SecretError, UsageError
 from subluminal.host.config import load_config
 from subluminal.host.config_edit import read_config_text, with_confirmed, write_config_text
+from subluminal.host.secrets.addresses import address_of
 from subluminal.host.secrets.bindings import is_variable_name
-from subluminal.host.secrets.confirmation import Started, confirm_words, reaching
+from subluminal.host.secrets.confirmation import Reached, Started, confirm_words, reaching
 from subluminal.reports.printable import printable
 
 
@@ -27,7 +28,10 @@ from subluminal.reports.printable import printable
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND ARGS...]")
 @click.option("--client", metavar="CLIENT", help="Only as this client is configured.")
 @click.option("--scope", metavar="SCOPE", help="user, local or managed (default: all three), or project.")
-@click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="With COMMAND: a variable of its entry.")
+@click.option("--url", metavar="URL", help="A server behind this URL, in place of a command.")
+@click.option(
+    "--env", "variables", multiple=True, metavar="NAME=VALUE", help="With COMMAND or --url: a variable of its entry."
+)
 @click.option("--dry-run", is_flag=True, help="Show what would be confirmed; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
 def confirm_command(
@@ -35,15 +39,17 @@ def confirm_command(
     command: tuple[str, ...],
     client: str | None,
     scope: str | None,
+    url: str | None,
     variables: tuple[str, ...],
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Confirm the command line that may have a server's secrets.
+    """Confirm the command line, or the URL, that may have a server's secrets.
 
     Anybody who writes a client's configuration can call a server as you call yours. So the shim gives a server its
-    secrets only if it is started by a command line that you have confirmed. Binding a secret confirms the servers of
-    that name in your own configuration; a repository's has to be asked for. Look before you confirm: --dry-run.
+    secrets only if it is started by a command line, or reached at an address, that you have confirmed. Binding a secret
+    confirms the servers of that name in your own configuration; a repository's has to be asked for. Look before you
+    confirm: --dry-run.
 
     \b
     Examples:
@@ -51,10 +57,13 @@ def confirm_command(
       sub secrets confirm github                     as your clients are configured to start it
       sub secrets confirm github --scope project     as this repository starts it
       sub secrets confirm github -- npx -y gh        a server that no client here knows of
+      sub secrets confirm docs --url https://mcp.example/mcp
     """
-    if command:
-        if client is not None or scope is not None:
-            raise UsageError("name a command, or choose by --client and --scope; not both")
+    if (command or url is not None) and (client is not None or scope is not None or (command and url is not None)):
+        raise UsageError("name a command or a URL, or choose by --client and --scope; not both")
+    if url is not None:
+        found = [_reached(server, url, variables)]
+    elif command:
         found = [Configured("", "", "", list(command), _started(server, list(command), variables))]
     elif variables:
         raise UsageError("--env belongs to a command", hint=f"For example: {confirm_words(server, '--', 'npx', 'gh')}")
@@ -126,16 +135,29 @@ def _chosen(server: str, client: str | None, scope: str | None) -> list[Configur
         )
     raise SecretError(
         f"no client here starts a server called {server!r}" + (f" in scope {scope}" if scope else ""),
-        hint=f"Give the command itself: {confirm_words(server, '--')} COMMAND ARGS...",
+        hint=f"Give the command itself: {confirm_words(server, '--')} COMMAND ARGS..., or its address: --url URL",
     )
 
 
+def _reached(server: str, url: str, variables: tuple[str, ...]) -> Configured:
+    entry = _variables(variables)
+    config = load_config(os.environ)
+    seen = reaching({**os.environ, **entry}, config.server(server), config)
+    started = Reached(address_of(os.environ, url, None), seen, entry)
+    return Configured("", "", "", started.command, started)
+
+
 def _started(server: str, command: list[str], variables: tuple[str, ...]) -> Started:
+    entry = _variables(variables)
+    config = load_config(os.environ)
+    return Started(command, reaching({**os.environ, **entry}, config.server(server), config), os.getcwd(), entry)
+
+
+def _variables(given: tuple[str, ...]) -> dict[str, str]:
     entry = {}
-    for text in variables:
+    for text in given:
         name, equals, value = text.partition("=")
         if not equals or not is_variable_name(name):
             raise UsageError(f"--env {name!r} is not NAME=VALUE")
         entry[name] = value
-    config = load_config(os.environ)
-    return Started(command, reaching({**os.environ, **entry}, config.server(server), config), os.getcwd(), entry)
+    return entry

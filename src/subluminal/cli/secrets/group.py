@@ -21,7 +21,15 @@ from subluminal.contracts.moments import rfc3339
 from subluminal.core.redact.spellings import MIN_SECRET_BYTES
 from subluminal.host.config import Config, load_config
 from subluminal.host.config_edit import read_config_text, with_binding, with_confirmed, write_config_text
-from subluminal.host.secrets.bindings import Binding, check_secret_ref, env_names, is_variable_name, resolve
+from subluminal.host.secrets.bindings import (
+    HEADER_PREFIX,
+    Binding,
+    check_secret_ref,
+    env_names,
+    is_variable_name,
+    parse_bindings,
+    resolve,
+)
 from subluminal.host.secrets.confirmation import confirm_words
 from subluminal.host.secrets.keystore import Entry, keychain_available, open_store
 from subluminal.reports.printable import printable
@@ -54,7 +62,11 @@ def secrets_group() -> None:
 @click.argument("surplus", nargs=-1, type=click.UNPROCESSED, metavar="")
 @click.option("--source", type=click.Choice(STORES), help="Where to keep it (default: keychain if there is one).")
 @click.option(
-    "--bind", "binds", multiple=True, metavar="SERVER:VARIABLE", help="Also bind it to a server (repeatable)."
+    "--bind",
+    "binds",
+    multiple=True,
+    metavar="SERVER:VARIABLE",
+    help="Also bind it to a server; SERVER:header:NAME for a header (repeatable).",
 )
 @_dry_run
 @_json
@@ -223,6 +235,12 @@ def _read_value(secret_ref: str) -> str:
 
 
 def _binding(text: str, secret_ref: str, source: str) -> tuple[str, Binding]:
+    server, header, name = text.partition(f":{HEADER_PREFIX}")
+    if header:
+        # Other schemes are written into config.toml.
+        prefix = {"prefix": "Bearer "} if name.lower() == "authorization" else {}
+        item = {"inject_as": HEADER_PREFIX + name, "secret_ref": secret_ref, "source": source, **prefix}
+        return server, parse_bindings([item], f"--bind {text!r}")[0]
     server, colon, variable = text.rpartition(":")
     if not colon or not server or not is_variable_name(variable):
         raise UsageError(f"--bind {text!r} is not SERVER:VARIABLE", hint="For example: --bind github:GITHUB_TOKEN")

@@ -12,6 +12,7 @@ from subluminal.cli.filters import conditions, filter_options
 from subluminal.cli.options import Command, Option, Values
 from subluminal.cli.render.moments import between_ms
 from subluminal.cli.render.output import note
+from subluminal.cli.tail.doors import Doors
 from subluminal.cli.tail.feed import Feed, Gone, Presence, give_way, pause_s
 from subluminal.cli.tail.view import JsonView, RawView, TerminalView, TextView, View
 from subluminal.contracts.errors import LedgerError, UsageError
@@ -94,6 +95,7 @@ class Tail:
         self._view = view
         self._feed = Feed()
         self._open: dict[_Key, Call] = {}
+        self._doors = Doors()
         self._wanted: Wanted | None = None
         self._told: str | None = None
 
@@ -143,7 +145,7 @@ class Tail:
             call = recall(ledger.call(row["call_id"], row["run_id"], row["shim_id"]))
             if call.state != ENDED:
                 self._open[call.key] = call
-            self._view.call(call, ledger)
+            self._view.call(call, ledger, self._doors.place(call))
 
     # -- follow ---------------------------------------------------------------------------------------------------
 
@@ -194,7 +196,7 @@ class Tail:
         if not self._wanted.run(self._feed.ledger.connection, event["run_id"]):
             return
         kind = event["type"]
-        if kind in ("run_end", "breaker_trip", "policy_loaded"):
+        if kind in ("run_end", "breaker_trip", "policy_loaded", "settings_change"):
             self._view.happened(event, self._feed.ledger)
         elif "call" in event:
             self._take_call(Plain(event))
@@ -212,11 +214,13 @@ class Tail:
             call = self._open[key] = call or begin(event, Call)
             if len(self._open) > MAX_OPEN_CALLS:
                 del self._open[next(iter(self._open))]
+        stood = self._doors.stands(call)
         changed = call.hear(event)
         if call.is_complete:
             self._open.pop(key, None)
-        if changed and self._wanted.call(as_row(call)):
-            self._view.call(call, self._feed.ledger)
+        shown = self._doors.standing(call)
+        if changed and (shown is call or stood) and self._wanted.call(as_row(shown)):
+            self._view.call(shown, self._feed.ledger, self._doors.place(shown))
 
     def _earlier(self, key: _Key) -> Call | None:
         """A call that began before we looked."""
@@ -235,8 +239,8 @@ class Tail:
         now = utc_now()
         for call in self._open.values():
             elapsed_ms = None if call.state == ENDED else between_ms(call.created_at, now)
-            if elapsed_ms is not None and elapsed_ms >= TICK_MS:
-                self._view.ticked(call, elapsed_ms)
+            if elapsed_ms is not None and elapsed_ms >= TICK_MS and self._doors.standing(call) is call:
+                self._view.ticked(call, elapsed_ms, self._doors.place(call))
 
 
 TAIL = Command("tail", tail, HELP, OPTIONS)

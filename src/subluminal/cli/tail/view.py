@@ -13,6 +13,8 @@ from subluminal.cli.render.moments import between_ms, clock, duration
 from subluminal.cli.render.output import paint
 from subluminal.cli.render.rows import json_line
 from subluminal.cli.render.screen import Block, Screen
+from subluminal.cli.render.settings import settings_told
+from subluminal.cli.tail.doors import Key
 from subluminal.cli.tail.terminal_input import quiet_input, restore_input
 from subluminal.contracts.errors import LedgerError
 from subluminal.ledger.fold.call import ENDED, Call
@@ -28,8 +30,8 @@ _TAG_CHARACTERS = 4
 class View:
     """What the tail tells its view. The base class shows nothing."""
 
-    def call(self, call: Call, ledger: Ledger | None) -> None:
-        """A call is new or has changed."""
+    def call(self, call: Call, ledger: Ledger | None, place: Key) -> None:
+        """A call is new or has changed. `place`: the same for all that is told of one call, whoever tells it."""
 
     def happened(self, event: Event, ledger: Ledger | None) -> None:
         """Something that is no call: a run's end, a breaker, a policy."""
@@ -52,7 +54,7 @@ class RawView(View):
 
 
 class JsonView(View):
-    def call(self, call: Call, ledger: Ledger | None) -> None:
+    def call(self, call: Call, ledger: Ledger | None, place: Key) -> None:
         sys.stdout.write(json_line({"state": call.state, **as_row(call)}) + "\n")
 
 
@@ -68,7 +70,7 @@ class TextView(View):
     def columns(self) -> int | None:
         return terminal_columns()
 
-    def call(self, call: Call, ledger: Ledger | None) -> None:
+    def call(self, call: Call, ledger: Ledger | None, place: Key) -> None:
         if call.state == ENDED or self._show_open:
             run_id = call.run_id
             self.enter_run(run_id, ledger)
@@ -117,6 +119,8 @@ class TextView(View):
                 return "", None
             text = f"{at}  policy not loaded from {load.get('origin')}: {load.get('error')}"
             return text, "red"
+        if kind == "settings_change":
+            return f"{at}  {settings_told(event['settings'])}", "red"
         return self._run_ended(event["run_id"], ledger), "blue"
 
     def _run_ended(self, run_id: str, ledger: Ledger | None) -> str:
@@ -143,7 +147,7 @@ class TerminalView(TextView):
     def __init__(self) -> None:
         super().__init__()
         self._screen = Screen(sys.stdout.write, lambda: os.get_terminal_size(1))
-        self._blocks: dict[tuple[str, str, str], Block] = {}
+        self._blocks: dict[Key, Block] = {}
         self._resumed = False
         signal.signal(signal.SIGCONT, self._on_resume)
         quiet_input()
@@ -152,20 +156,20 @@ class TerminalView(TextView):
     def columns(self) -> int:
         return self._screen.columns
 
-    def call(self, call: Call, ledger: Ledger | None) -> None:
+    def call(self, call: Call, ledger: Ledger | None, place: Key) -> None:
         run_id = call.run_id
         self.enter_run(run_id, ledger)
         lines = call_lines(as_row(call), self.columns, tag=self.tag(run_id))
-        block = self._blocks.get(call.key)
+        block = self._blocks.get(place)
         if block is None or not self._screen.change(block, lines):
             block = self._screen.append(lines)
         if call.state == ENDED:
-            self._blocks.pop(call.key, None)
+            self._blocks.pop(place, None)
         else:
-            self._blocks[call.key] = block
+            self._blocks[place] = block
 
-    def ticked(self, call: Call, elapsed_ms: int) -> None:
-        block = self._blocks.get(call.key)
+    def ticked(self, call: Call, elapsed_ms: int, place: Key) -> None:
+        block = self._blocks.get(place)
         if block is not None:
             tag = self.tag(call.run_id)
             self._screen.change(block, call_lines(as_row(call), self.columns, tag=tag, elapsed_ms=elapsed_ms))

@@ -140,6 +140,8 @@ class Emitter:
             extra += f',"ambiguous":{quote(call.ambiguous)}'
         if call.continues is not None:
             extra += f',"continues":{quote(call.continues)}'
+        if call.observed:
+            extra += ',"observed":true'
         if call.call_context:
             extra += f',"call_context":{to_json(call.call_context)}'
         text, truncated, flags = preview
@@ -220,9 +222,13 @@ class Emitter:
             f'"bytes_out":{bytes_out},"preview":{shown}{extra}}}\n'
         )
 
-    def run_end(self, wall_ms: int, status: str, summary: dict[str, int], of_run: bool = False) -> str:
-        """`of_run`: the summary counts the calls of all producers of the run."""
+    def run_end(
+        self, wall_ms: int, status: str, summary: dict[str, int], of_run: bool = False, ended_by: str | None = None
+    ) -> str:
+        """`of_run`: the summary counts the calls of all producers of the run. `ended_by`: a word of the contract."""
         whose = ',"counts":"run"' if of_run else ""
+        if ended_by is not None:
+            whose += f',"ended_by":"{ended_by}"'
         return (
             f'{self._open("run_end", wall_ms)},"run":{{"ended_at":"{rfc3339(wall_ms)}","status":"{status}",'
             f'"summary":{to_json(summary)}{whose}}}}}\n'
@@ -246,6 +252,15 @@ class Emitter:
 
     def breaker_trip(self, wall_ms: int, call_ref: str, breaker: dict[str, Any]) -> str:
         return f'{self._open("breaker_trip", wall_ms)},"call":{call_ref},"breaker":{to_json(breaker)}}}\n'
+
+    def settings_change(self, wall_ms: int, source: str, refused: bool, path: str) -> str:
+        settings: dict[str, Any] = {"source": source, "refused": refused}
+        if path:
+            settings["path"] = path
+        return f'{self._open("settings_change", wall_ms)},"settings":{to_json(settings)}}}\n'
+
+    def model_message(self, wall_ms: int, model: dict[str, Any]) -> str:
+        return f'{self._open("model_message", wall_ms)},"model":{to_json(model)}}}\n'
 
     def agent_event(self, wall_ms: int, agent: str) -> str:
         """`agent` is a rendered AgentEvent (additive type: what the agent itself reported)."""

@@ -149,7 +149,8 @@ class RateRule(Accumulator):
         if judgement.counted:
             return None
         values = judgement.state.get(self.pool, keys)
-        tokens, remainder, at_ms = self.bucket(values, self.now(judgement))
+        now = judgement.wide_ms if self.wide else judgement.mono_ms
+        tokens, remainder, at_ms = self.bucket(values, now)
         if tokens >= self._cost:
             outcome.if_allowed.append((self.pool, keys, (tokens - self._cost, remainder, at_ms)))
             if values is None:
@@ -201,27 +202,25 @@ class BreakerRule(Accumulator):
         if self.watches:
             outcome.watch.append((outcome.engine, self, keys, judgement.call))
         refusal = None
-        if self.errors is not None:
-            refusal = self._open(judgement, errors, self.errors, BREAKER_ERRORS)
-        if self.slow is not None and refusal is None:
-            refusal = self._open(judgement, slow, self.slow, BREAKER_LATENCY)
+        get, pool = judgement.state.get, self.windows
+        now = judgement.wide_ms if self.wide else judgement.mono_ms
+        if self.errors is not None and (found := get(pool, errors)) is not None:
+            refusal = self._open(found, now, self.errors, BREAKER_ERRORS)
+        if self.slow is not None and refusal is None and (found := get(pool, slow)) is not None:
+            refusal = self._open(found, now, self.slow, BREAKER_LATENCY)
         if self.repeats is None or judgement.counted:
             return refusal
         key = with_args(repeats, judgement)
-        now = judgement.wide_ms if self.wide else judgement.mono_ms
-        count, values = self.repeats.pushed(judgement.state.get(self.windows, key) or (), now)
-        judgement.always.append((self.windows, key, values))
-        if count == self.repeats.threshold:
-            judgement.trips.append(trip(self, BREAKER_REPEAT, self.repeats))
-        if count >= self.repeats.threshold and refusal is None:
-            return self._refuse(BREAKER_REPEAT, self.repeats)
+        count, values = self.repeats.pushed(get(pool, key) or (), now)
+        judgement.always.append((pool, key, values))
+        if count >= self.repeats.threshold:
+            if count == self.repeats.threshold:
+                judgement.trips.append(trip(self, BREAKER_REPEAT, self.repeats))
+            return refusal or self._refuse(BREAKER_REPEAT, self.repeats)
         return refusal
 
-    def _open(self, judgement: Judgement, key: bytes, window: Window, reason_code: str) -> Refusal | None:
-        values = judgement.state.get(self.windows, key)
-        if values is None or window.count(values, self.now(judgement)) < window.threshold:
-            return None
-        return self._refuse(reason_code, window)
+    def _open(self, values: tuple[int, ...], now: int, window: Window, reason_code: str) -> Refusal | None:
+        return None if window.count(values, now) < window.threshold else self._refuse(reason_code, window)
 
     def _refuse(self, reason_code: str, window: Window) -> Refusal:
         numbers = dict.fromkeys(("threshold", "limit", "count", "used"), window.threshold)

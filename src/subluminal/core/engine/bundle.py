@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from subluminal.contracts.decision import Decision, PolicyRef
+from subluminal.contracts.decision import CARRIED_OUT, Decision, PolicyRef
 from subluminal.contracts.vocabulary import (
     ALLOW,
     AMBIGUOUS_MESSAGE,
@@ -29,7 +29,7 @@ from subluminal.contracts.vocabulary import (
     UNINSPECTED_ARGS,
     UNJUDGED_ARGS,
 )
-from subluminal.core.engine.accumulators import BreakerRule, build_rules
+from subluminal.core.engine.accumulators import Accumulator, BreakerRule, build_rules
 from subluminal.core.engine.faults import Unavailable
 from subluminal.core.engine.hints import clip, duration, fill, make_hint, show_name, suggest, summary
 from subluminal.core.engine.matchers import selectors_match
@@ -74,6 +74,7 @@ class Engine:
         if self.places is not None:
             self.places.seen.clear()  # entries of rules are led through the links of now
         self.rules = build_rules(snapshot.get("rules") or [], identity, places)
+        self.wide = any(isinstance(rule, Accumulator) and rule.wide for rule in self.rules)
         # Distinguishes the state of bundles that carry the same policy_id; set by the stack.
         self.state_name = self.policy.policy_id
         self._planner = Planner(self.rules)
@@ -95,13 +96,19 @@ class Engine:
                 outcome.refusal = plan.access.apply(judgement, outcome, None)
             return outcome
         refusals: list[Refusal] | None = None
+        before: Any = None
         if self.places is not None:
             self.places.seen.clear()  # links may have changed since the last call
         for step in plan.steps:
-            before = None if tracer is None else tracer.peek(step, judgement)
+            if tracer is not None:
+                before = tracer.peek(step, judgement)
             refusal = None
+            apply = step.apply
             try:
-                if step.decides_access and outcome.access is not None:
+                if step.certain:
+                    why = "matches"
+                    refusal = apply(judgement, outcome, step.keys)
+                elif step.decides_access and outcome.access is not None:
                     why = "access was already decided"
                 elif step.check_risk and not step.rule.classed(outcome):
                     why = "risk_class does not match"
@@ -109,7 +116,6 @@ class Engine:
                     why = "arguments or time do not match"
                 else:
                     why = "matches"
-                    apply = step.apply
                     refusal = apply(judgement, outcome, step.keys)
             except Unavailable as unavailable:
                 refusal = self._failure(step.rule, unavailable.reason_code, unavailable.why)
@@ -152,9 +158,13 @@ class Engine:
 
     # -- wording ----------------------------------------------------------------------------------------------
 
-    def enforced(self, refusal: Refusal | None) -> str:
-        """The action that this bundle's mode makes of a refusal."""
-        if refusal is None or self.mode == "observe":
+    def enforces(self, call: ToolCall) -> bool:
+        """Not where the bundle only observes, nor a call that was carried out before it was judged."""
+        return self.mode != "observe" and not call.observed
+
+    def enforced(self, refusal: Refusal | None, call: ToolCall) -> str:
+        """The action that this bundle makes of a refusal."""
+        if refusal is None or not self.enforces(call):
             return ALLOW
         return self._as_mode(refusal)
 
@@ -168,9 +178,10 @@ class Engine:
         if refusal is None:
             return self.allow(outcome)
         refused = self._refuse(refusal, judgement)
-        if self.mode != "observe":
+        if self.enforces(judgement.call):
             return refused
-        return replace(self.allow(outcome), summary="Allowed: the policy only observes.", would=refused)
+        text = "Allowed: the policy only observes." if self.mode == "observe" else CARRIED_OUT
+        return replace(self.allow(outcome), summary=text, would=refused)
 
     def allow(self, outcome: Outcome) -> Decision:
         if outcome.failed is not None:
@@ -178,7 +189,9 @@ class Engine:
             rule_id = failed.rule.rule_id if failed.rule is not None else None
             text = "Allowed although the policy could not be evaluated: the policy says to fail open."
             return Decision(ALLOW, rule_id, "warn", failed.reason_code, text, policy=self.policy)
-        rule = outcome.access if outcome.access is not None and outcome.access.action == ALLOW else None
+        rule = outcome.access
+        if rule is not None and rule.action != ALLOW:
+            rule = None
         key = rule.rule_id if rule is not None else None
         decision = self._allowed.get(key)
         if decision is None:

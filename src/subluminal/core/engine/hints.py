@@ -136,12 +136,20 @@ def _why_and_next(reason_code: str, facts: dict[str, Any]) -> tuple[str, str] | 
     if reason_code == vocab.LEGS_EXCEEDED:
         return f"one call may have {get('limit')} legs", "Stop answering its requests for input; begin a new call"
     if reason_code == vocab.AMBIGUOUS_MESSAGE:
+        if facts.get("transport") == "hook":
+            return "what the client says of the call can be read in more than one way", _PLAINER
+        if facts.get("transport") == "http":
+            return "servers can read the request in more than one way", _PLAIN_REQUEST
+        if facts.get("transport") == "messages_api":
+            return "what the model wrote can be read in more than one way", _PLAINER
         return "the message can be read in more than one way", "Send one well-formed JSON-RPC message per line"
     if reason_code == vocab.RUN_TERMINATED:
         return "this run has been terminated", "Stop; no further tool call will be accepted"
     return None
 
 
+_PLAIN_REQUEST = "Send it with a plain path, each parameter once, and a body of one JSON value or none"
+_PLAINER = "Make the call again with plain arguments, each named once"
 # A path that lets a call through counts only if every reading of it lies within: some servers take `~` for a name.
 _WRITE_OUT = "Write the path out in full, without ~ or a variable; otherwise do not retry the call"
 

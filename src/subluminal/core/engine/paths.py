@@ -11,7 +11,7 @@ must not move an allow. A deny also counts where an entry leads that did not exi
 
 from __future__ import annotations
 
-from subluminal.contracts.vocabulary import UNJUDGED_ARGS
+from subluminal.contracts.vocabulary import UNJUDGED_ARGS, UNREAD_PATH
 from subluminal.core.engine.faults import Unavailable
 from subluminal.core.engine.spellings import MAX_CHARS, printable, spellings
 from subluminal.core.engine.where import held_in
@@ -173,6 +173,8 @@ def entry_fault(entry: str) -> str | None:
 
 def read_path(value: str, places: Places) -> Read:
     """Where a value may lead. Nothing opens a NUL unless the text is shortened; lone surrogates have no one name."""
+    if value == UNREAD_PATH:
+        return Read([], "the paths in it could not be read", True)
     doubt = ""
     if len(value) > MAX_CHARS:  # the system opens none, but Node shortens it first
         doubt, value = "the path is too long", _squeezed(value)

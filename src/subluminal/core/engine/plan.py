@@ -60,10 +60,11 @@ class Cache:
 class Step:
     """One rule in a plan. `check_risk`: its risk_class depends on a tag that depends on the call.
 
+    `certain`: nothing of a call keeps it from being applied.
     `unlisted`: it depends on what the tool's server has not said yet, so it can only be judged where a tag settles it.
     """
 
-    __slots__ = ("accumulator", "apply", "check_risk", "conditional", "decides_access", "keys", "rule")
+    __slots__ = ("accumulator", "apply", "certain", "check_risk", "conditional", "decides_access", "keys", "rule")
 
     def __init__(self, rule: Rule, check_risk: bool, unlisted: bool, keys: Any) -> None:
         self.rule = rule
@@ -71,6 +72,7 @@ class Step:
         self.check_risk = check_risk and not unlisted
         self.conditional = rule.conditional
         self.decides_access = isinstance(rule, AccessRule)
+        self.certain = not (self.check_risk or self.conditional or self.decides_access)
         self.accumulator = rule if isinstance(rule, Accumulator) else None
         self.keys = keys
 

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from subluminal.core.engine.claims import Claim
     from subluminal.core.engine.rules import Trip, Watch
     from subluminal.core.engine.state import Op, State
-    from subluminal.core.engine.trace import Tracer
 
 
 __all__ = ["Engine", "Stack", "Verdict"]
@@ -83,6 +82,7 @@ class Stack:
             engine.state_name = policy_id if seen[policy_id] == 1 else f"{policy_id}\0{seen[policy_id]}"
         self.policies = [engine.policy for engine in self.engines] or [NO_POLICY]
         self.mode = max((engine.mode for engine in self.engines), key=MODES.index, default="observe")
+        self.wide = any(engine.wide for engine in self.engines)
         self._plans = Cache(MAX_PLANS)
 
     def prepare(self, call: ToolCall) -> None:
@@ -102,12 +102,13 @@ class Stack:
         """Decide one call. `args()` gives None when the arguments were not inspected, or raises CanonicalError."""
         key = (call.tool_name, call.server_name, call.risk_classes)
         plans: _Plans = self._plans.hot.get(key) or self._plans_for(call)
-        judgement = Judgement(call, args, args_hash, wall_ms, mono_ms, state, 0, call.continues is not None)
+        counted = call.continues is not None or call.definition
+        judgement = Judgement(call, args, args_hash, wall_ms, mono_ms, state, 0, counted)
         if call.ambiguous is not None:
             seq = state.next_seq()
             if state.stopped:
                 return self._terminated(state, judgement, plans, seq)
-            outcomes = [_ambiguous(engine, plan) for engine, plan in plans.pairs]
+            outcomes = [_ambiguous(engine, plan, call.transport) for engine, plan in plans.pairs]
             return Verdict(self._decide(outcomes, judgement), plans.tags, [], None, seq)
         if plans.settled is not None and trace is None and not judgement.counted:
             seq = state.next_seq()
@@ -131,36 +132,63 @@ class Stack:
         if state.stopped:
             return self._terminated(state, judgement, plans, seq)
         if call.ambiguous is not None:
-            outcomes = [_ambiguous(engine, plan) for engine, plan in plans.pairs]
+            outcomes = [_ambiguous(engine, plan, call.transport) for engine, plan in plans.pairs]
         else:
             outcomes = [engine.fail(plan, EVALUATION_ERROR, why) for engine, plan in plans.pairs]
         return Verdict(self._decide(outcomes, judgement), plans.tags, [], None, seq)
 
     def _judge(self, plans: _Plans, judgement: Judgement, state: State, trace: list[dict[str, Any]] | None) -> Verdict:
+        """Every bundle over the state, and its effects published: all of them, or none.
+
+        Long on purpose: this is the way of nearly every call, and each function on it costs.
+        """
         tracer = None
         if trace is not None:
             from subluminal.core.engine.trace import Tracer  # not in a shim
 
             tracer = Tracer(trace)
             plans = _Plans([(engine, engine.plan(judgement.call, True)) for engine in self.engines], frozenset())
-        failed = None
+        stateful, seq = plans.stateful, 0
+        outcomes: list[Outcome] = []
+        refused = False
         try:
-            seq, outcomes, watch = self._evaluate(plans, judgement, state, tracer)
+            if stateful:
+                state.begin(plans.wide)
+            else:
+                seq = state.next_seq()
+            try:
+                if state.stopped:
+                    return self._terminated(state, judgement, plans, state.commit([], True) if stateful else seq)
+                if plans.wide:
+                    judgement.wide_ms = state.wide_ms or judgement.mono_ms
+                claim = None
+                if stateful and judgement.call.call_context is not None and not judgement.counted:
+                    claim = claim_of(judgement)
+                    judgement.counted = claim is not None and claim.joined
+                for engine, plan in plans.pairs:
+                    outcome = engine.evaluate(plan, judgement, tracer)
+                    outcomes.append(outcome)
+                    if judgement.counted:
+                        _bound_legs(outcome, judgement.call.leg)
+                    if outcome.refusal is not None:
+                        refused = True
+                watch = self._gather(outcomes, refused, judgement, claim)
+            except BaseException:
+                if stateful:
+                    state.abandon()
+                raise
+            if stateful:
+                seq = state.commit(judgement.always, True)
         except StateUnavailable as unavailable:
-            outcomes = [engine.fail(plan, EVALUATION_ERROR, str(unavailable)) for engine, plan in plans.pairs]
-            if isinstance(unavailable, StateDamaged) and all(outcome.refusal is None for outcome in outcomes):
-                state.start_afresh()  # for the calls after this one
-            from subluminal.core.engine.no_state import judged_without_state
-
-            outcomes = failed = judged_without_state(plans.pairs, outcomes, judgement, unavailable)
-            if judgement.counted:
-                _bound_legs(outcomes, judgement.call.leg)
-            judgement.trips.clear()
-            watch = None
+            outcomes, watch = self._without_state(plans, judgement, state, unavailable), None
+            refused = True  # or let through for want of state
             seq = state.next_seq()
-        if outcomes is None or (outcomes is failed and state.stopped):
-            return self._terminated(state, judgement, plans, seq)
-        decision = self._decide(outcomes, judgement)
+            if state.stopped:
+                return self._terminated(state, judgement, plans, seq)
+        if refused or not outcomes:
+            decision = self._decide(outcomes, judgement)
+        else:
+            decision = outcomes[0].engine.allow(outcomes[0])
         if tracer is not None:
             tracer.finish(self.engines, judgement)
         tags = plans.tags
@@ -169,48 +197,31 @@ class Stack:
             tags = sorted(risk.union(*(outcome.tags | outcome.suspected for outcome in outcomes)))
         return Verdict(decision, tags, judgement.trips, watch, seq)
 
-    def _evaluate(
-        self, plans: _Plans, judgement: Judgement, state: State, tracer: Tracer | None
-    ) -> tuple[int, list[Outcome] | None, Watch | None]:
-        """Every bundle over the state, and its effects published: all of them, or none. No outcomes: terminated."""
-        if not plans.stateful:
-            seq = state.next_seq()
-            if state.stopped:
-                return seq, None, None
-            outcomes = self._outcomes(plans, judgement, tracer)
-            return seq, outcomes, self._gather(outcomes, judgement, None)
-        state.begin(plans.wide)
-        try:
-            judgement.wide_ms = state.wide_ms or judgement.mono_ms
-            if state.stopped:
-                return state.commit([], True), None, None
-            claim = None
-            if judgement.call.call_context is not None and not judgement.counted:
-                claim = claim_of(judgement)
-                judgement.counted = claim is not None and claim.joined
-            outcomes = self._outcomes(plans, judgement, tracer)
-            watch = self._gather(outcomes, judgement, claim)
-        except BaseException:
-            state.abandon()
-            raise
-        return state.commit(judgement.always, True), outcomes, watch
+    def _without_state(
+        self, plans: _Plans, judgement: Judgement, state: State, unavailable: StateUnavailable
+    ) -> list[Outcome]:
+        outcomes = [engine.fail(plan, EVALUATION_ERROR, str(unavailable)) for engine, plan in plans.pairs]
+        if isinstance(unavailable, StateDamaged) and all(outcome.refusal is None for outcome in outcomes):
+            state.start_afresh()  # for the calls after this one
+        from subluminal.core.engine.no_state import judged_without_state
 
-    def _outcomes(self, plans: _Plans, judgement: Judgement, tracer: Tracer | None) -> list[Outcome]:
-        outcomes = [engine.evaluate(plan, judgement, tracer) for engine, plan in plans.pairs]
+        outcomes = judged_without_state(plans.pairs, outcomes, judgement, unavailable)
         if judgement.counted:
-            _bound_legs(outcomes, judgement.call.leg)
+            for outcome in outcomes:
+                _bound_legs(outcome, judgement.call.leg)
+        judgement.trips.clear()
         return outcomes
 
-    def _gather(self, outcomes: list[Outcome], judgement: Judgement, claim: Claim | None) -> Watch | None:
+    def _gather(
+        self, outcomes: list[Outcome], refused: bool, judgement: Judgement, claim: Claim | None
+    ) -> Watch | None:
         """Add to the operations what follows from the decision; the breakers to be told how the call ends."""
-        for outcome in outcomes:
-            if outcome.refusal is not None:
-                winner = _strictest([outcome for outcome in outcomes if outcome.refusal is not None])
-                action = winner.engine.enforced(winner.refusal)
-                if action == ALLOW:
-                    break
-                if action == TERMINATE_RUN:
-                    judgement.always.append(self._terminate_op(winner, judgement))
+        if refused:
+            winner = _strictest([outcome for outcome in outcomes if outcome.refusal is not None], judgement.call)
+            action = winner.engine.enforced(winner.refusal, judgement.call)
+            if action == TERMINATE_RUN:
+                judgement.always.append(self._terminate_op(winner, judgement))
+            if action != ALLOW:
                 return None
         if claim is not None:
             judgement.always.append(claim.op(judgement.mono_ms))
@@ -220,6 +231,10 @@ class Stack:
                 judgement.always.extend(outcome.if_allowed)
             watch += outcome.watch
         return None if claim is not None and claim.joined else watch or None
+
+    def watches(self, watch: Watch, may_have_failed: bool) -> bool:
+        """Whether `settle` may have something to tell these breakers: of an error, or of a call that took long."""
+        return may_have_failed or any(rule.slow is not None for _, rule, _, _ in watch)
 
     def settle(self, watch: Watch | None, ok: bool, latency_ms: int, state: State, mono_ms: int) -> list[Trip]:
         """Tell the breakers how a call ended; returns those that have just tripped."""
@@ -240,7 +255,7 @@ class Stack:
                     more, tripped = rule.feed(state, keys, ok, latency_ms, mono_ms)
                     ops += more
                     trips += tripped
-                    if tripped and rule.on_trip == TERMINATE_RUN and engine.mode != "observe":
+                    if tripped and rule.on_trip == TERMINATE_RUN and engine.enforces(call):
                         code, message = engine.trip_message(rule, tripped[0], call)
                         ops.append(terminate_op(code, message, engine.policy.policy_id, rule.rule_id))
             except BaseException:
@@ -274,7 +289,7 @@ class Stack:
                 break
         else:
             return outcomes[0].engine.allow(outcomes[0])
-        winner = _strictest(outcomes)
+        winner = _strictest(outcomes, judgement.call)
         decision = winner.engine.decision(winner, judgement)
         if decision.action != ALLOW or len(outcomes) == 1:
             return decision
@@ -312,23 +327,24 @@ class Stack:
         text = summary(RUN_TERMINATED, facts, f"this run has been terminated ({code}{words})")
         decision = Decision(TERMINATE_RUN, rule_id or None, "critical", RUN_TERMINATED, text, policy=policy)
         decision.terminate = (code, message)
+        if call.observed:
+            decision = Decision.of_carried_out(decision)
         return Verdict(decision, plans.tags, [], None, seq)
 
 
-def _strictest(outcomes: list[Outcome]) -> Outcome:
+def _strictest(outcomes: list[Outcome], call: ToolCall) -> Outcome:
     """The first of those whose enforced action is the strictest."""
-    return max(outcomes, key=lambda outcome: ACTION_STRICTNESS[outcome.engine.enforced(outcome.refusal)])
+    return max(outcomes, key=lambda outcome: ACTION_STRICTNESS[outcome.engine.enforced(outcome.refusal, call)])
 
 
-def _bound_legs(outcomes: list[Outcome], leg: int) -> None:
+def _bound_legs(outcome: Outcome, leg: int) -> None:
     """Legs charge no budget, so their number has a bound of its own, which no rule's failing open lifts."""
-    for outcome in outcomes:
-        limit = outcome.engine.max_legs
-        if leg > limit and outcome.refusal is None:
-            outcome.refusal = Refusal(None, BLOCK, LEGS_EXCEEDED, {"limit": limit})
+    limit = outcome.engine.max_legs
+    if leg > limit and outcome.refusal is None:
+        outcome.refusal = Refusal(None, BLOCK, LEGS_EXCEEDED, {"limit": limit})
 
 
-def _ambiguous(engine: Engine, plan: Plan) -> Outcome:
+def _ambiguous(engine: Engine, plan: Plan, transport: str) -> Outcome:
     outcome = Outcome(engine, plan.tags, plan.tagged)
-    outcome.refusal = Refusal(None, BLOCK, AMBIGUOUS_MESSAGE)
+    outcome.refusal = Refusal(None, BLOCK, AMBIGUOUS_MESSAGE, {"transport": transport})
     return outcome

@@ -90,10 +90,13 @@ class Gate:
         masked = self.masking.meta(said) if said else None
         self.outbox.append(self.emitter.run_start(wall_ms, self.stack.mode, self.stack.policies, masked))
 
-    def close(self, status: str, wall_ms: int, mono_ms: int, of_run: Counts | None = None) -> None:
+    def close(
+        self, status: str, wall_ms: int, mono_ms: int, of_run: Counts | None = None, ended_by: str | None = None
+    ) -> None:
         """`run_end`, once. A run that a decision terminated has ended so, whatever came after.
 
         `of_run`: what all producers of the run have counted, where this one keeps the run and makes no calls itself.
+        `ended_by`: why the producer ended where its client did not say so.
         """
         if self._closed or self._opened_mono_ms is None:
             return
@@ -102,7 +105,7 @@ class Gate:
             status = "TERMINATED"
         counts = self.counts if of_run is None else of_run
         summary = counts.as_summary(max(0, mono_ms - self._opened_mono_ms))
-        self.outbox.append(self.emitter.run_end(wall_ms, status, summary, of_run is not None))
+        self.outbox.append(self.emitter.run_end(wall_ms, status, summary, of_run is not None, ended_by))
 
     def take(self) -> bytes:
         """The events that have gathered since the last time, as JSONL."""
@@ -136,6 +139,16 @@ class Gate:
         """`injection`: inject_as, secret_ref, source, success. Metadata only (§4.1)."""
         self.outbox.append(self.emitter.secret_injection(wall_ms, **injection))
 
+    def settings_note(self, source: str, refused: bool, path: str, wall_ms: int) -> None:
+        """Settings of the client changed while it ran: `source` in its own word, and in which file, if it says so."""
+        self.outbox.append(self.emitter.settings_change(wall_ms, source, refused, path))
+
+    def usage_note(self, usage: dict[str, Any], wall_ms: int) -> None:
+        """A message of a model has passed; `usage`: what its provider states of it, by the names of `model_message`."""
+        from subluminal.core.gate.usage import stated  # not in a shim
+
+        self.outbox.append(self.emitter.model_message(wall_ms, stated(usage, self._redactor)))
+
     def agent_note(self, agent: str, wall_ms: int) -> None:
         """`agent` is a rendered AgentEvent: what the agent itself reported, masked by whoever read it."""
         self.outbox.append(self.emitter.agent_event(wall_ms, agent))
@@ -168,6 +181,7 @@ class Gate:
     def judge_again(self, record: CallRecord, call: ToolCall, wall_ms: int, mono_ms: int) -> None:
         """A further leg of the same call: policy is asked again, and only the new decision is announced."""
         call.continues = record.call_id
+        record.value = record.canonical = None
         record.legs = call.leg = record.legs + 1
         seq, earlier = record.seq, record.decision.action
         self._decide(record, call, wall_ms, mono_ms)
@@ -178,7 +192,7 @@ class Gate:
         record.value = record.canonical = call.args_raw = None
 
     def _decide(self, record: CallRecord, call: ToolCall, wall_ms: int, mono_ms: int) -> None:
-        record.value = record.canonical = None
+        """`record` has no arguments yet."""
         if call.args_raw is not None:
             try:
                 record.value, record.canonical = read_args(call.args_raw)
@@ -207,7 +221,8 @@ class Gate:
     def _refuse(self, record: CallRecord, reason_code: str, summary: str) -> None:
         """Refused before any rule is asked."""
         record.seq = self.state.next_seq()
-        record.decision = Decision(BLOCK, None, "critical", reason_code, summary, policy=self.stack.policies[0])
+        decision = Decision(BLOCK, None, "critical", reason_code, summary, policy=self.stack.policies[0])
+        record.decision = Decision.of_carried_out(decision) if record.call.observed else decision
         record.tags, record.trips, record.watch = [], [], None
 
     def announce(self, record: CallRecord, wall_ms: int) -> None:
@@ -285,6 +300,10 @@ class Gate:
         if record.watch is not None:
             for trip in self.stack.settle(record.watch, status == "OK", latency_ms, self.state, mono_ms):
                 self.outbox.append(self.emitter.breaker_trip(wall_ms, record.ref, trip))
+
+    def settling_needs_state(self, record: CallRecord, may_have_failed: bool) -> bool:
+        """Whether `settle` may have to change the run's state: where this can be said before."""
+        return record.watch is not None and self.stack.watches(record.watch, may_have_failed)
 
     def settle_refused(self, record: CallRecord, wall_ms: int, mono_ms: int, bytes_out: int) -> None:
         decision = record.decision

@@ -26,6 +26,11 @@ class Masking:
         self.names: dict[str, str] = {}
         self._redactor = redactor
 
+    def learn(self, *secrets: str) -> None:
+        """More, from now on: tokens that were renewed. From any thread."""
+        self._redactor.learn(*secrets)
+        self.names.clear()
+
     def name(self, name: str) -> str:
         """Names stand in events exactly as given (EVT-006), unless an agent hides an injected secret in one."""
         masked, flags = self._redactor.mask(name.encode("utf-8", "surrogatepass"))

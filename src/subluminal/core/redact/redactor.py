@@ -1,6 +1,7 @@
 """Masks secrets in everything that leaves the shim or lands on disk: previews, errors, hints, metadata, logs.
 
     Redactor(secrets, patterns).mask(data) -> (masked, flags)
+    redactor.learn(token)                       those that did not exist before
 
 Three searches: the injected values in any spelling (`spellings`), inside encoded rows (`decoded`), and shapes of
 well-known credentials (`token_shapes`). Places found by them are united before anything is replaced, so no search can
@@ -11,6 +12,8 @@ first text above `SMALL`, where one RE2 pass is cheaper than the tests.
 """
 
 from __future__ import annotations
+
+from _thread import allocate_lock
 
 from subluminal.contracts.errors import ConfigError
 from subluminal.core.redact.spellings import MIN_SECRET_BYTES, Form, compile_pattern, forms_of, hex_anchors
@@ -29,6 +32,9 @@ MANY = 40
 INJECTED = "injected_secret"
 # Refusing a doubtful match means reading its text again. Text made to be read again and again is masked instead.
 REREAD = 3
+# Renewed tokens: a run of a week with a token an hour has 168, but a server knows no more than the last few. Each comes
+# with the secrets of its login, and a proxy has several servers.
+MAX_LEARNED = 16
 # Enough text after a preview's edge to recognise any value that begins before it: HEAD units of an escaped form, or
 # the shortest length at which each token shape is certain.
 MARGIN = 512
@@ -40,33 +46,36 @@ Span = tuple[int, int, str]
 
 
 class Redactor:
-    """Immutable after construction apart from patterns that are compiled when first needed."""
+    """Changed by `learn` alone, in any thread while others mask; patterns are compiled when first needed."""
 
     __slots__ = (
-        "_anchors", "_custom", "_custom_sources", "_decoder", "_escapable", "_forms", "_gate", "_hex", "_hex_words",
-        "_words", "refused",
+        "_anchors", "_custom", "_custom_sources", "_decoder", "_escapable", "_forms", "_gate", "_given", "_hex",
+        "_hex_words", "_learned", "_learning", "_words", "refused",
     )  # fmt: skip
 
     def __init__(self, secrets: Iterable[str | bytes] = (), patterns: Iterable[tuple[str, str]] = ()) -> None:
-        # How many values were too short to be found safely; whoever injects them must say so.
-        self.refused = 0
-        self._anchors: list[tuple[str, Form]] = []
-        self._hex: list[tuple[str, Form]] = []
-        self._escapable: list[Form] = []
-        self._forms: list[Form] = []
-        self._gate: Any = None
-        self._decoder: Decoder | None = None
         values = [_as_bytes(secret) if isinstance(secret, str) else bytes(secret) for secret in secrets]
-        for value in values:
-            self._add(value)
-        if self._forms:
-            from subluminal.core.redact.decoded import Decoder
-
-            self._decoder = Decoder(value for value in values if len(value) >= MIN_SECRET_BYTES)
-        self._words = tuple(anchor for anchor, _ in self._anchors)
-        self._hex_words = tuple(anchor for anchor, _ in self._hex)
+        self._given = [value for value in values if len(value) >= MIN_SECRET_BYTES]
+        # How many values were too short to be found safely; whoever injects them must say so.
+        self.refused = len(values) - len(self._given)
+        self._learned: list[bytes] = []
+        self._learning = allocate_lock()
+        self._gate: tuple[object, Any] = (None, None)  # the anchors that it was made of, and the pattern
+        self._look_for(self._given)
         self._custom_sources = [check_pattern(name, regex) for name, regex in patterns]
         self._custom: list[tuple[str, Any]] | None = None
+
+    def learn(self, *secrets: str) -> None:
+        """These too, from now on: tokens are renewed. Of many only the last `MAX_LEARNED` are looked for."""
+        with self._learning:
+            told = [value for value in dict.fromkeys(map(_as_bytes, secrets)) if len(value) >= MIN_SECRET_BYTES]
+            told = [value for value in told if value not in self._given]
+            is_new = any(value not in self._learned for value in told)
+            # What is told again is in use still, and is not the next to be forgotten.
+            earlier = [value for value in self._learned if value not in told]
+            self._learned = [*earlier, *told][-MAX_LEARNED:]
+            if is_new:
+                self._look_for([*self._given, *self._learned])
 
     def mask(self, data: bytes) -> tuple[bytes, tuple[str, ...]]:
         """The masked bytes, and the sorted kinds of what was masked."""
@@ -93,9 +102,10 @@ class Redactor:
         if self._custom_sources or (self._decoder is not None and self._decoder.suspects(data)):
             return False
         if len(data) > SMALL or len(self._anchors) > MANY:
-            if self._gate is None:
-                self._gate = self._compile_gate()
-            return self._gate.search(data) is None
+            of, gate = self._gate
+            if of is not self._anchors:
+                of, gate = self._gate = self._compile_gate()
+            return gate.search(data) is None
         # Latin-1 text, because `in` is four times as fast for str as for bytes.
         text = data.decode("latin-1")
         lowered = text.lower()
@@ -111,17 +121,24 @@ class Redactor:
             return False
         return not _begins_like_a_token(text, lowered) or _LONG_RUN not in data.translate(_RUN).decode("latin-1")
 
-    def _add(self, value: bytes) -> None:
-        if len(value) < MIN_SECRET_BYTES:
-            self.refused += 1
-            return
-        forms = forms_of(value)
-        self._forms += forms
-        for form in forms:
-            if form.escapable:
-                self._escapable.append(form)
-            self._anchors += [(anchor.decode("latin-1"), form) for anchor in form.anchors]
-        self._hex += [(anchor.decode("latin-1"), forms[-1]) for anchor in hex_anchors(value)]
+    def _look_for(self, values: list[bytes]) -> None:
+        """Lists are replaced, never changed: another thread may be in the middle of one."""
+        spelled = [(value, forms_of(value)) for value in values]
+        forms = [form for _, own in spelled for form in own]
+        anchors = [(anchor.decode("latin-1"), form) for form in forms for anchor in form.anchors]
+        hexes = [(anchor.decode("latin-1"), own[-1]) for value, own in spelled for anchor in hex_anchors(value)]
+        decoder: Decoder | None = None
+        if forms:
+            from subluminal.core.redact.decoded import Decoder
+
+            decoder = Decoder(values)
+        self._decoder = decoder
+        self._forms: list[Form] = forms
+        self._escapable: list[Form] = [form for form in forms if form.escapable]
+        self._anchors: list[tuple[str, Form]] = anchors
+        self._hex: list[tuple[str, Form]] = hexes
+        self._words = tuple(anchor for anchor, _ in anchors)
+        self._hex_words = tuple(anchor for anchor, _ in hexes)
 
     def _suspects(self, data: bytes) -> Iterable[Form]:
         text = data.decode("latin-1")
@@ -132,14 +149,15 @@ class Redactor:
             found += self._escapable
         return sorted(dict.fromkeys(found), key=lambda form: form.is_line)
 
-    def _compile_gate(self) -> Any:
+    def _compile_gate(self) -> tuple[object, Any]:
+        anchors = self._anchors
         if not self._forms:
-            return _shapes()
+            return anchors, _shapes()
         from subluminal.core.redact.token_shapes import PATTERN
 
-        gates = [PATTERN, _HIDING, *(anchor.encode("latin-1") for anchor, _ in self._anchors)]
+        gates = [PATTERN, _HIDING, *(anchor.encode("latin-1") for anchor, _ in anchors)]
         gates += [b"(?i:" + anchor.encode("latin-1") + b")" for anchor, _ in self._hex]
-        return compile_pattern(b"|".join(gates))
+        return anchors, compile_pattern(b"|".join(gates))
 
     def _spans(self, data: bytes) -> list[Span]:
         spans: list[Span] = []

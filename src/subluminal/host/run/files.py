@@ -10,7 +10,19 @@ from zlib import crc32
 from subluminal.contracts.digest import sha256_hex
 from subluminal.host.files import read_private
 from subluminal.host.home import run_dir, run_state_file
-from subluminal.host.run.pages import ALL, FILE_BYTES, HEAD, HEAD_BYTES, PAGE, TABLES_AT, WORDS, WORDS_AT
+from subluminal.host.run.pages import (
+    ALL,
+    FILE_BYTES,
+    FRONT,
+    FRONT_BYTES,
+    PAGE,
+    RING,
+    RINGS,
+    SELDOM,
+    TABLES_AT,
+    WORDS,
+    WORDS_AT,
+)
 
 FORMAT = 2
 MAGIC = b"SUBSTATE" + FORMAT.to_bytes(8, "little")
@@ -54,9 +66,10 @@ def create_file(path: str, run_id: str) -> None:
     header[RUN_ID_AT : RUN_ID_AT + 2 + len(raw_id)] = len(raw_id).to_bytes(2, "little") + raw_id
     number = int.from_bytes(salt, "little")
     times = boot_id(), boot_ms(), time.time_ns() // 1_000_000
-    table = HEAD.pack(0, HEAD_BYTES, 0, 0, 0, *times, b"", b"", *[0, 0, 0, number] * 4)
+    table = SELDOM.pack(0, *times, b"", b"") + RING.pack(0, 0, 0, number) * len(RINGS)
+    table += FRONT.pack(FRONT_BYTES, 0, 0, 0)
     words = WORDS.pack(0, ALL, 0, ALL).ljust(TABLES_AT - WORDS_AT, b"\0")
-    first = words + crc32(table, number).to_bytes(4, "little") + table[4:]
+    first = words + crc32(table, number).to_bytes(4, "little") + table
     try:
         os.unlink(making)  # left by a process that was killed and had our pid
     except FileNotFoundError:

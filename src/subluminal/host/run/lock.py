@@ -13,14 +13,17 @@ from __future__ import annotations
 import _thread
 import os
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
+from time import monotonic_ns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 AT_ONCE = LOCK_EX | LOCK_NB
-# A holder needs some microseconds, less than it takes to stand in the queue: so often the lock is tried before, each
-# time after letting others run.
+# A holder needs some microseconds, less than it takes to stand in the queue: so long, and then so often, the lock is
+# tried before, each time after letting others run. Where nobody else wants this processor the holder has another one,
+# and lets go soon; where many do, the first time takes longer than that.
+SPIN_NS = 100_000
 SPINS = 24
 
 
@@ -44,14 +47,15 @@ class QueuedLock:
 
     def take(self, seconds: float) -> bool:
         """Have the lock within this time. False: somebody else kept it."""
-        for _ in range(SPINS if seconds > 0 else 1):
-            if self.queued:
-                break
+        left, until = SPINS if seconds > 0 else 1, monotonic_ns() + SPIN_NS
+        while left and not self.queued:
             try:
                 flock(self._fd, AT_ONCE)
                 return True
             except BlockingIOError:
                 os.sched_yield()
+            if seconds <= 0 or monotonic_ns() > until:
+                left -= 1
         if seconds <= 0:
             return False
         self.ask()
@@ -60,13 +64,19 @@ class QueuedLock:
     # -- for callers that run a loop ------------------------------------------------------------------------------
 
     def ask(self, tell: Callable[[], None] | None = None) -> None:
-        """Stand in the queue; `tell` is called, from another thread, as soon as `take_asked` will succeed."""
+        """Stand in the queue; `tell` is called, mostly from another thread, as soon as `take_asked` will succeed."""
         with self._change:
-            self._wanted = True
-            self._tell = tell
-            if self.queued:
-                return
-            self.queued = True
+            came = not self._granted.locked()  # for somebody who asked before, and has not taken it yet
+            if not came:
+                self._wanted = True
+                self._tell = tell
+                if self.queued:
+                    return
+                self.queued = True
+        if came:
+            if tell is not None:
+                tell()
+            return
         if self._asked is None:
             self._asked = _taken()
             _thread.start_new_thread(self._queue, (os.dup(self._fd), self._asked))

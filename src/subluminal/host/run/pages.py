@@ -2,18 +2,19 @@
 
     0       magic and format, boot id, the run's id            written once
     4096    words: calls without state, killed; each with its complement
-    4160    the table, first copy      head, then entries; what does not fit goes on in EXTENTS
+    4160    the table, first copy      checksum, what seldom changes, front, entries, tail; the rest goes on in EXTENTS
     6176    the table, second copy
     8192    why the run was terminated
     16384   EXTENTS, one for each copy
     ...     rings: pages of entries that were used once or not lately, for each pool
     ...     names for people, two copies of each page: a key's name belongs to one of them
 
-A table's head has its checksum, its length, its version (the higher one that is whole stands), the calls it counts,
-whether the run was terminated, the time of wide scopes, what it counts of the rings, and which copies of the names
-stand.
-Entries stand least recently inserted first. A key is found by searching the bytes: keys are digests, and nothing but
-integers stands between them.
+What seldom changes: whether the run was terminated, the time of wide scopes, which copies of the names stand, what is
+counted of the rings. The front has the lengths, the version (the higher one that is whole stands) and the calls. The
+checksum is of what seldom changes, then of the tail, then of front and entries: of a tail that grows, only what is new
+needs to be gone over.
+Entries stand least recently inserted first. The tail has those that are new, on their way to a ring. A key is found by
+searching the bytes: keys are digests, and nothing but integers stands between them.
 """
 
 from __future__ import annotations
@@ -41,20 +42,18 @@ NAME_PAGES = 112
 FILE_BYTES = NAMES_AT + 2 * NAME_PAGES * PAGE
 MAX_TABLE_BYTES = TABLE_ROOM + EXTENT_BYTES
 
-# crc, length, version, calls; terminated, boot, mono_at, wide_at, pages of names and their copies; then the rings
-HEAD = struct.Struct("<IIQQQQqq14s14s16I")
-HEAD_BYTES = HEAD.size
-FRONT = struct.Struct("<IIQQ")  # what every call changes of a head
-REST = struct.Struct("<QQqq14s14s")
-REST_AT = FRONT.size
-RING = struct.Struct("<4I")  # first, last, used, crc
-RINGS_OF_HEAD_AT = REST_AT + REST.size
 CRC = struct.Struct("<I")
+SELDOM = struct.Struct("<QQqq14s14s")  # terminated, boot, mono_at, wide_at, pages of names and their copies
+RING = struct.Struct("<4I")  # first, last, used, crc
+SELDOM_BYTES = SELDOM.size + len(RINGS) * RING.size
+FRONT = struct.Struct("<IIQQ")  # length with the entries, of the tail, version, calls
+FRONT_BYTES = FRONT.size
+FRONT_AT = CRC.size + SELDOM_BYTES  # of a copy
+VERSION = struct.Struct("<Q")
+VERSION_AT = FRONT_AT + 8
 ENTRY = struct.Struct("<16sBBxx")
 ENTRY_BYTES = ENTRY.size
 WORDS = struct.Struct("<QQQQ")
-# Of a reading from WORDS_AT: the words, and the versions of both copies.
-SIGHT = struct.Struct(f"<QQQQ{TABLES_AT - WORDS_AT - 32}x8xQ{TABLE_ROOM - 16}x8xQ")
 PAGE_HEAD = struct.Struct("<IIHxx")  # crc, number, length
 PAGE_HEAD_BYTES = PAGE_HEAD.size
 PAGE_ROOM = PAGE - PAGE_HEAD_BYTES
@@ -91,6 +90,43 @@ def entries(raw: bytes | bytearray, at: int) -> list[tuple[bytes, int, tuple[int
         found.append((key, pool, entry_values(raw, at)))
         at += entry_size(raw, at)
     return found
+
+
+def split(body: bytes) -> list[bytes]:
+    """Its entries, in order."""
+    raws, at = [], 0
+    while at < len(body):
+        end = at + entry_size(body, at)
+        raws.append(body[at:end])
+        at = end
+    return raws
+
+
+def common_size(body: bytes) -> int:
+    """Of all its entries; 0: they differ. Most bodies are of one size, and need no look at each entry."""
+    size = entry_size(body, 0)
+    counts = body[COUNT_AT::size]
+    return 0 if len(body) % size or counts.count(counts[:1]) != len(counts) else size
+
+
+def keys_of(body: bytes) -> list[bytes]:
+    """In order."""
+    if not body:
+        return []
+    size = common_size(body)
+    if size:
+        return [body[at : at + KEY_BYTES] for at in range(0, len(body), size)]
+    return [raw[:KEY_BYTES] for raw in split(body)]
+
+
+def fitting(body: bytes, room: int) -> int:
+    """How many of its bytes: whole entries."""
+    if len(body) <= room:
+        return len(body)
+    at = end = 0
+    while end <= room:
+        at, end = end, end + entry_size(body, end)
+    return at
 
 
 def page_head(number: int, length: int, crc: int) -> bytes:

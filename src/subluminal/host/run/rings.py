@@ -1,6 +1,7 @@
 """Entries that were used once, or not lately: pages of them that are only appended to, a ring of pages for each pool.
 
-An entry is appended behind the last one and stands when a table is published that counts it. A key's last entry holds
+Entries come from the table, many at once. They are appended behind the last ones and stand when a table is published
+that counts them. A key's last entry holds
 its values; older ones are copies that nobody reads. When a ring is nearly full its oldest pages are taken out of it,
 and what is still the last of its key is written again; unless the pool holds MAX_KEYS keys, then it is forgotten: the
 least recently used.
@@ -16,16 +17,17 @@ from zlib import crc32
 
 from subluminal.core.engine.state import KEY_BYTES, MAX_KEYS, StateDamaged
 from subluminal.host.run.pages import (
-    COUNT_AT,
     PAGE,
     PAGE_HEAD_BYTES,
     PAGE_ROOM,
     RINGS,
-    entry_size,
     entry_values,
+    fitting,
+    keys_of,
     page_at,
     page_head,
     read_page,
+    split,
 )
 
 TYPE_CHECKING = False
@@ -52,7 +54,7 @@ class Ring:
 
     __slots__ = (
         "_fd", "_keys", "_known", "_pool", "_salt", "_write", "behind", "body_at", "crc", "first", "index", "last",
-        "last_keys", "used",
+        "used",
     )  # fmt: skip
 
     def __init__(self, fd: int, pool: int, salt: int, write: Callable[[bytes, int], None]) -> None:
@@ -71,7 +73,6 @@ class Ring:
         self._keys: dict[int, list[bytes]] = {}  # of each page, in order
         self._known = (0, 0, self._salt)  # how far the index goes, and the checksum there
         self.behind = True  # there may be more than the index knows
-        self.last_keys: list[bytes] = []
 
     def take_over(self, first: int, last: int, used: int, crc: int) -> None:
         """What a table says that somebody else published."""
@@ -122,13 +123,14 @@ class Ring:
             for page in range(number, self.last + 1):
                 self._know(page, self._body(page)[start:])
                 start = 0
-        self.last_keys = self._keys.setdefault(self.last, [])
         self.behind = False
 
     def _know(self, number: int, body: bytes) -> None:
-        keys = _keys(body)
+        keys = keys_of(body)
         self._keys.setdefault(number, []).extend(keys)
-        self.index.update(dict.fromkeys(keys, number))
+        index = self.index
+        for key in keys:
+            index[key] = number
 
     def _forget(self, number: int) -> None:
         index = self.index
@@ -139,65 +141,49 @@ class Ring:
     def all(self) -> Iterator[bytes]:
         """Every entry, older copies before newer ones."""
         for number in range(self.first, self.last + 1):
-            yield from _entries(self._body(number))
+            yield from split(self._body(number))
 
     # -- appending --------------------------------------------------------------------------------------------
 
-    def append(self, key: bytes, raw: bytes) -> None:
-        """One entry, whose key has been looked up in this version."""
-        used = self.used
-        if used + len(raw) > PAGE_ROOM:
-            self.extend([raw])
-            return
-        self._write(raw, self.body_at + used)
-        self.crc = crc32(raw, self.crc)
-        self.used = used + len(raw)
-        self.index[key] = self.last
-        self.last_keys.append(key)
-
-    def extend(self, raws: list[bytes]) -> None:
+    def extend(self, body: bytes) -> None:
         """Entries that fill MOST_AT_ONCE pages at most."""
         if self.behind:
             self.learn()
-        for _ in range(2 * self._append(raws)):
+        for _ in range(2 * self._append(body)):
             if len(self.index) > _MANY_KEYS or self.last - self.first >= RINGS[self._pool] - _ROOM:
                 self._append(self._taken_out())
         while self.last - self.first >= RINGS[self._pool] - _SPARE:
             self._forget(self.first)
             self.first += 1
 
-    def _append(self, raws: list[bytes]) -> int:
+    def _append(self, body: bytes) -> int:
         """How many pages it filled."""
-        filled = done = 0
-        while done < len(raws):
-            end, size = done, self.used
-            while end < len(raws) and size + len(raws[end]) <= PAGE_ROOM:
-                size += len(raws[end])
-                end += 1
-            if end > done:
-                body = b"".join(raws[done:end])
-                self._write(body, self.body_at + self.used)
-                self.crc = crc32(body, self.crc)
-                self.used = size
-                self._know(self.last, body)
-            if end < len(raws):
-                self._write(page_head(self.last, size, self.crc), self.body_at - PAGE_HEAD_BYTES)
+        filled = 0
+        while body:
+            size = fitting(body, PAGE_ROOM - self.used)
+            if size:
+                fits = body[:size]
+                self._write(fits, self.body_at + self.used)
+                self.crc = crc32(fits, self.crc)
+                self.used += size
+                self._know(self.last, fits)
+                body = body[size:]
+            if body:
+                self._write(page_head(self.last, self.used, self.crc), self.body_at - PAGE_HEAD_BYTES)
                 self.last += 1
                 self.used, self.crc = 0, self._salt
                 self.body_at = page_at(self._pool, self.last) + PAGE_HEAD_BYTES
-                self.last_keys = self._keys.setdefault(self.last, [])
                 filled += 1
-            done = end
         return filled
 
-    def _taken_out(self) -> list[bytes]:
+    def _taken_out(self) -> bytes:
         """The oldest pages go, two if what must be written again of them is no more than one."""
         index, size = self.index, 0
         kept: list[bytes] = []
         for _ in range(2):
             number = self.first
             if len(index) <= MAX_KEYS:
-                newest = {raw[:KEY_BYTES]: raw for raw in _entries(self._body(number))}
+                newest = {raw[:KEY_BYTES]: raw for raw in split(self._body(number))}
                 live = [raw for key, raw in newest.items() if index.get(key) == number]
                 more = sum(map(len, live))
                 if kept and size + more > PAGE_ROOM:
@@ -206,29 +192,10 @@ class Ring:
                 size += more
             self.first = number + 1
             self._forget(number)
-        return kept
+        return b"".join(kept)
 
     def clear(self) -> None:
         self.first = self.last = self.last + 1
         self.used, self.crc = 0, self._salt
         self.body_at = page_at(self._pool, self.last) + PAGE_HEAD_BYTES
         self.reset()
-
-
-def _keys(body: bytes) -> list[bytes]:
-    """In order. Most pages have entries of one size, whose keys are found without a look at each."""
-    if not body:
-        return []
-    size = entry_size(body, 0)
-    counts = body[COUNT_AT::size]
-    if len(body) % size == 0 and counts == counts[:1] * len(counts):
-        return [body[at : at + KEY_BYTES] for at in range(0, len(body), size)]
-    return [raw[:KEY_BYTES] for raw in _entries(body)]
-
-
-def _entries(body: bytes) -> Iterator[bytes]:
-    at = 0
-    while at < len(body):
-        end = at + entry_size(body, at)
-        yield body[at:end]
-        at = end

@@ -28,7 +28,7 @@ from subluminal.core.engine.state import (
 )
 from subluminal.host.home import ensure_private_dir, run_dir, wide_state_file
 from subluminal.host.run.files import boot_id, boot_ms, create_file, fault, salt_of, state_path
-from subluminal.host.run.pages import FLAG_AT, FLAG_BYTES, SIGHT
+from subluminal.host.run.pages import FLAG_AT, FLAG_BYTES
 from subluminal.host.run.table import Table
 
 TYPE_CHECKING = False
@@ -46,7 +46,7 @@ class SharedState:
 
     __slots__ = (
         "_boot", "_damage", "_flag", "_held", "_last_seq", "_new_boot", "_run_id", "_wide", "_wide_damaged",
-        "_with_wide", "get", "path", "reason", "stopped", "table", "wide_ms",
+        "_wide_held", "_with_wide", "get", "missing", "path", "reason", "stopped", "table", "wide_ms",
     )  # fmt: skip
 
     def __init__(self, run_id: str, path: str, fd: int, damage: str | None) -> None:
@@ -62,7 +62,9 @@ class SharedState:
         self._boot = boot_id()
         self._last_seq = 0
         self._held = False  # the lock is ours already, taken by `try_lock`
+        self.missing = self.table.lock  # what `try_lock` could not have
         self._wide: Table | None = None
+        self._wide_held = False  # and that of the wide state
         self._with_wide = False
         self._wide_damaged = False
         self._new_boot = False
@@ -94,7 +96,7 @@ class SharedState:
             if table.boot != self._boot:  # its times mean nothing any more; counts stay true
                 table.forget(lambda pool, values: pool not in (MARK, WINDOW) and not values[2])
                 table.boot, table.changed = self._boot, True
-                table.write()
+                table.commit([])
         except StateDamaged as damage:
             self._damage = str(damage)
         finally:
@@ -154,13 +156,16 @@ class SharedState:
         try:
             if self._held:
                 self._held = False
-                table.begin_held()
+                table.begin(held=True)
             else:
                 table.begin()
         except StateDamaged as damage:
             raise StateDamaged(f"{_DAMAGED}: {damage}") from None
-        self.stopped = bool(table.killed or table.terminated)
-        if wide:
+        self.stopped = table.stopped
+        if not wide:
+            if self._wide_held:
+                self._let_wide_go()
+        else:
             try:
                 self._begin_wide()
             except BaseException:
@@ -174,7 +179,8 @@ class SharedState:
             if self._wide is None:
                 self._wide = open_wide()
             wide = self._wide
-            wide.begin()
+            held, self._wide_held = self._wide_held, False
+            wide.begin(held)
         except StateDamaged as damage:
             self._wide_damaged = True
             raise StateDamaged(f"{_WIDE_DAMAGED}: {damage}") from None
@@ -190,6 +196,16 @@ class SharedState:
 
     def commit(self, ops: list[Op], count_call: bool = False) -> int:
         """Publish the operations as a whole and let the others go on; with `count_call` take a call number."""
+        if not ops or self._with_wide or self.stopped or ops[-1][0] == TERMINATE:
+            return self._commit_unusual(ops, count_call)
+        try:
+            self._last_seq = seq = self.table.commit(ops, count_call)
+        finally:
+            flock(self.table.fd, LOCK_UN)
+        return seq if count_call else 0
+
+    def _commit_unusual(self, ops: list[Op], count_call: bool) -> int:
+        """Nothing to change, or more than entries of the run."""
         table = self.table
         try:
             if not ops and not self._with_wide:
@@ -203,16 +219,12 @@ class SharedState:
                 if wide or self._new_boot:  # time goes on from here, whatever becomes of this call
                     self._commit_wide(self._wide, wide)
                 ops = [op for op in ops if op[0] < WIDE]
-            table.commit(ops, count_call)
+            self._last_seq = table.commit(ops, count_call)
             if table.terminated and not table.killed:
                 table.kill()
-            self._last_seq = table.calls + table.plain_calls
             return self._last_seq if count_call else 0
         finally:
-            if self._with_wide:
-                self.abandon()
-            else:
-                flock(table.fd, LOCK_UN)
+            self.abandon()
 
     def _commit_wide(self, table: Table, ops: list[Op]) -> None:
         try:
@@ -235,13 +247,11 @@ class SharedState:
         try:
             if self._damage is not None:
                 raise StateDamaged(self._damage)
-            if self._held:
-                self._held = False
-                table.begin_held(SIGHT.size)
-            else:
-                table.begin(SIGHT.size)
+            held, self._held = self._held, False
+            self._let_wide_go()
+            table.begin(held)
             try:
-                self.stopped = bool(table.killed or table.terminated)
+                self.stopped = table.stopped
                 self._last_seq = table.count()
             finally:
                 flock(table.fd, LOCK_UN)
@@ -279,28 +289,58 @@ class SharedState:
 
     # -- for callers that run a loop --------------------------------------------------------------------------
 
-    def try_lock(self) -> bool:
-        """The lock, if it can be had at once, for the next `begin`."""
+    def try_lock(self, wide: bool = False) -> bool:
+        """The lock, if it can be had at once, for the next `begin`; with `wide` both. Else `missing` is waited for."""
         if not self._held:
             try:
                 self._held = self.table.lock.take_asked() or self.table.lock.take(0)
             except OSError:
                 return True  # `begin` meets the same, and says so
-        return self._held
+            if not self._held:
+                self.missing = self.table.lock
+                self._leave_wide()
+        if not self._held or not wide or self._wide_held:
+            return self._held
+        try:
+            if self._wide is None:
+                self._wide = open_wide()
+            self._wide_held = self._wide.lock.take_asked() or self._wide.lock.take(0)
+        except (OSError, StateUnavailable):
+            return True
+        if not self._wide_held:
+            self.missing = self._wide.lock
+            self.let_go()  # others of the run need not wait for those of the machine
+        return self._wide_held
 
     def let_go(self) -> None:
         """What `try_lock` took and no `begin` has used."""
+        self._let_wide_go()
         if self._held:
             self._held = False
             flock(self.table.fd, LOCK_UN)
 
+    def _let_wide_go(self) -> None:
+        if self._wide_held and self._wide is not None:
+            self._wide_held = False
+            flock(self._wide.fd, LOCK_UN)
+
+    def _leave_wide(self) -> None:
+        """Whoever waits for the run's must not keep that of the machine meanwhile."""
+        if self._wide is not None and self._wide.lock.give_up():
+            self._wide_held = True
+        self._let_wide_go()
+
     def wait_no_more(self) -> None:
         """Until `try_lock` has succeeded, `begin` fails at once where it would wait: whoever calls has waited."""
         self.table.wait = 0.0
+        if self._wide is not None:
+            self._wide.wait = 0.0
 
     def keep_asked(self) -> None:
         """Nobody waits any more: what was asked for and has come is held for the next `begin`, else given up."""
         self._held = self._held or self.table.lock.give_up()
+        if self._wide is not None:
+            self._wide_held = self._wide_held or self._wide.lock.give_up()
 
     # -- why the run was terminated ---------------------------------------------------------------------------
 

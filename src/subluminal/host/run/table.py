@@ -3,11 +3,12 @@
 What was used lately is in one small table. A call reads it (one `pread`), changes its entries in memory, and writes the
 whole table over the *other* of two copies (one `pwrite`). The copy with the higher version whose checksum is right
 stands: a process killed at any instant leaves the whole effect of a call or nothing, and the cost of a call does not
-depend on how many processes share the file, nor on what they did meanwhile.
+depend on how many processes share the file, nor on what they did meanwhile. Whoever finds the version that it wrote
+itself still knows everything, and decodes nothing.
 
-A key that is new in a pool of marks or windows is mostly never seen again: it goes to a ring (`rings`) at once, and
-into the table when it is used once more. When the table has outgrown its place, its oldest entries move to a ring; what
-moves, moves with the call.
+A key that is new in a pool of marks or windows is mostly never seen again: it is appended to the table's tail, and goes
+among the other entries when it is used once more. When the table has outgrown its place, its tail moves to the rings
+(`rings`), and if that is not enough its oldest entries; what moves, moves with the call.
 
 Why not mapped: a mapped file that somebody truncates ends its readers with SIGBUS. Here it is a short read, and a
 sentence.
@@ -18,6 +19,7 @@ from __future__ import annotations
 import os
 import struct
 from fcntl import LOCK_UN, flock
+from functools import partial
 from itertools import accumulate
 from zlib import crc32
 
@@ -39,23 +41,24 @@ from subluminal.host.run.pages import (
     EXTENT_BYTES,
     EXTENTS_AT,
     FRONT,
-    HEAD,
-    HEAD_BYTES,
+    FRONT_AT,
+    FRONT_BYTES,
     MAX_TABLE_BYTES,
     NAME_PAGES,
     PACKERS,
     PAGE,
     PAGE_ROOM,
-    REST,
-    REST_AT,
     RING,
     RINGS,
-    RINGS_OF_HEAD_AT,
-    SIGHT,
+    SELDOM,
     TABLE_ROOM,
     TABLES_AT,
+    VERSION,
+    VERSION_AT,
+    WORDS,
     WORDS_AT,
     WRITERS,
+    common_size,
     entries,
     entry_size,
     entry_values,
@@ -64,6 +67,7 @@ from subluminal.host.run.pages import (
     pack_entry,
     pack_page,
     read_page,
+    split,
 )
 from subluminal.host.run.rings import MOST_AT_ONCE, Ring
 
@@ -80,25 +84,35 @@ LOCK_WAIT_SECONDS = 2.0
 LOCK_WAIT_AGAIN_SECONDS = 0.05
 
 _TABLE_OFFSET = TABLES_AT - WORDS_AT
-_READ_BYTES = _TABLE_OFFSET + 2 * TABLE_ROOM
+_ROOM = TABLE_ROOM - FRONT_AT  # for image and tail
 _COPIES_AT = (TABLES_AT, TABLES_AT + TABLE_ROOM)
-_RING_PLACES = [RINGS_OF_HEAD_AT + pool * RING.size for pool in range(len(RINGS))]
+_VERSIONS_AT = (_TABLE_OFFSET + VERSION_AT, _TABLE_OFFSET + TABLE_ROOM + VERSION_AT)
+# What tells of a whole page, beside the words, that nobody has written since we wrote a copy: the version of the other.
+_SIGHTS = [
+    struct.Struct(f"<{WORDS.size}s{at - WORDS.size}xQ{PAGE - at - VERSION.size}x").unpack for at in _VERSIONS_AT[::-1]
+]
+_put_front, _pack_crc, _join = FRONT.pack_into, CRC.pack, b"".join
 # Pools whose keys are made of arguments: as many as there are calls.
 _OF_ARGUMENTS = (MARK, WINDOW)
 _WORD = struct.Struct("<QQ")
+# The count of values that most counters and buckets have, and keep.
+_USUAL = 3
+_MOST_MOVED = (MOST_AT_ONCE - 1) * PAGE_ROOM
+_SHORT = "it is shorter than it should be"
 _TOO_MUCH = "one call changes more state than the run's file can hold"
 
 
 class Table:
     """One state file, seen by this process. `wait` is how long `begin` waits for the others.
 
-    `_image` is the table as it stands in the file, head and entries; it is changed in place and written as it is.
+    `_image` is the table as it stands in the file, from its front on; it is changed in place and written as it is, with
+    `_seldom` before it and `_tail` behind it. A key may be in both: then its entry in the image is the newer one.
     """
 
     __slots__ = (
-        "_all_known", "_copies", "_guesses", "_image", "_places", "_salt", "_values", "_version", "_written", "boot",
-        "calls", "changed", "fd", "killed", "lock", "mono_at", "plain_calls", "rings", "terminated", "wait",
-        "wide_at",
+        "_all_known", "_copies", "_guesses", "_image", "_loaded", "_places", "_salt", "_seldom", "_tail", "_tail_crc",
+        "_values", "_version", "_words", "_writers", "_written", "boot", "calls", "changed", "fd", "killed", "lock",
+        "mono_at", "plain_calls", "rings", "stopped", "terminated", "wait", "wide_at",
     )  # fmt: skip
 
     def __init__(self, fd: int, salt: int) -> None:
@@ -106,27 +120,35 @@ class Table:
         self.wait = LOCK_WAIT_SECONDS
         self.lock = QueuedLock(fd)
         self._salt = salt
-        self._version = -1
-        self._image = bytearray(HEAD_BYTES)
+        self._version = self._loaded = -1
+        self._words = b""  # as they were read
+        self._seldom = b""
+        self._image = bytearray(FRONT_BYTES)
+        self._tail = bytearray()
+        self._tail_crc = 0  # with what stands before it
         # Entries of this version, as far as they were asked for or written; None: there is none.
         self._values: dict[bytes, tuple[int, ...] | None] = {}
         self._places: dict[bytes, int] = {}  # where a key stands in this image
+        self._writers: dict[bytes, Callable[..., None]] = {}  # of keys that were written before: puts values there
         self._guesses: dict[bytes, int] = {}  # where it stood in an earlier one
-        self._all_known = False  # every key of this image is in `_places`
+        self._all_known = False  # every key of the image is in `_places`, every key of the tail in `_values`
         self._written = self._copies = 0  # pages of names that were ever written, and their second copies, as bits
         self.rings = [Ring(fd, pool, salt, self.write_at) for pool in range(len(RINGS))]
-        self.changed = False  # something of the head that not every call changes
+        self.changed = False  # something that not every call changes
         self.calls = self.killed = self.terminated = 0
+        self.stopped = False  # killed or terminated
         self.plain_calls = -1  # not read yet
         self.boot = self.mono_at = self.wide_at = 0
 
     # -- having it --------------------------------------------------------------------------------------------
 
-    def begin(self, size: int = _READ_BYTES) -> None:
-        """Become the only one to change the file, and know what stands in it."""
+    def begin(self, held: bool = False) -> None:
+        """Become the only one to change the file, and know what stands in it. `held`: the lock is ours already."""
         fd = self.fd
         try:
-            if self.lock.queued:
+            if held:
+                pass
+            elif self.lock.queued:
                 self._wait()
             else:
                 flock(fd, AT_ONCE)
@@ -136,18 +158,13 @@ class Table:
         except OSError as error:
             raise StateUnavailable(f"the run's state cannot be locked: {error.strerror}") from None
         try:
-            self.read(size)
-        except BaseException:
+            raw = os.pread(fd, PAGE, WORDS_AT)
+            words, older = _SIGHTS[self._version & 1](raw)
+            if older + 1 != self._version or words != self._words:
+                self._take_over(raw)
+        except BaseException as fault:
             flock(fd, LOCK_UN)
-            raise
-
-    def begin_held(self, size: int = _READ_BYTES) -> None:
-        """As `begin`, where the lock is ours already."""
-        try:
-            self.read(size)
-        except BaseException:
-            flock(self.fd, LOCK_UN)
-            raise
+            raise _cannot_read(fault) from None
 
     def _wait(self) -> None:
         if not self.lock.take(self.wait):
@@ -163,65 +180,76 @@ class Table:
 
     # -- reading ----------------------------------------------------------------------------------------------
 
-    def read(self, size: int = SIGHT.size) -> None:
-        """Take over what others did. Without the lock it is a look: at what stood at some moment."""
+    def read(self) -> None:
+        """A look without the lock: at what stood at some moment."""
         try:
-            raw = os.pread(self.fd, size, WORDS_AT)
+            self._take_over(os.pread(self.fd, PAGE, WORDS_AT))
         except OSError as error:
-            raise StateUnavailable(f"the run's state cannot be read: {error.strerror}") from None
-        if len(raw) < size:
-            raise StateDamaged("it is shorter than it should be")
-        calls, not_calls, killed, not_killed, one, two = SIGHT.unpack_from(raw)
-        if calls != self.plain_calls or killed != self.killed or not (not_calls and not_killed):
-            # A complement that is one behind is a word that was about to be written.
-            if not (0 <= calls - (not_calls ^ ALL) <= 1 and 0 <= killed - (not_killed ^ ALL) <= 1):
-                raise StateDamaged("its first words are not what was written")
-            self.plain_calls = calls
-            self.killed = killed
+            raise _cannot_read(error) from None
+
+    def _take_over(self, raw: bytes) -> None:
+        """What others did."""
+        if len(raw) < PAGE:
+            raise StateDamaged(_SHORT)
+        calls, not_calls, killed, not_killed = WORDS.unpack_from(raw)
+        # A complement that is one behind is a word that was about to be written.
+        if not (0 <= calls - (not_calls ^ ALL) <= 1 and 0 <= killed - (not_killed ^ ALL) <= 1):
+            raise StateDamaged("its first words are not what was written")
+        self._words = raw[: WORDS.size]
+        self.plain_calls = calls
+        self.killed = killed
+        one, two = (VERSION.unpack_from(raw, at)[0] for at in _VERSIONS_AT)
         newest = two if two > one else one
-        if newest != self._version:
-            if size < _READ_BYTES:
-                self.read(_READ_BYTES)
-            elif not self._load(raw, newest == two) and not self._load(raw, newest != two):
-                raise StateDamaged("neither copy of its table is whole")
+        if newest != self._version and not self._load(raw, newest == two) and not self._load(raw, newest != two):
+            raise StateDamaged("neither copy of its table is whole")
+        self.stopped = bool(killed or self.terminated)
 
     def _load(self, raw: bytes, copy: int) -> bool:
         """Take over one copy, if it is whole."""
         at = _TABLE_OFFSET + copy * TABLE_ROOM
-        crc, length, version, calls, terminated, boot, mono_at, wide_at, written, copies, *rings = HEAD.unpack_from(
-            raw, at
-        )
-        if not HEAD_BYTES <= length <= MAX_TABLE_BYTES:
+        start = at + FRONT_AT
+        length, tail_length, version, calls = FRONT.unpack_from(raw, start)
+        if not FRONT_BYTES <= length <= MAX_TABLE_BYTES or version & 1 != copy:
             return False
-        image = bytearray(raw[at : at + min(length, TABLE_ROOM)])
-        if length > TABLE_ROOM:
-            image += os.pread(self.fd, length - TABLE_ROOM, EXTENTS_AT + copy * EXTENT_BYTES)
-        image[:4] = bytes(4)
-        if len(image) != length or crc32(image, self._salt) != crc or version & 1 != copy:
+        seldom = raw[at + CRC.size : start]
+        end = start + min(length, _ROOM)
+        image = bytearray(raw[start:end])
+        if length > _ROOM:
+            image += os.pread(self.fd, length - _ROOM, EXTENTS_AT + copy * EXTENT_BYTES)
+        tail = bytearray(raw[end : end + tail_length])
+        tail_crc = crc32(tail, crc32(seldom, self._salt))
+        if (len(image), len(tail), crc32(image, tail_crc)) != (length, tail_length, CRC.unpack_from(raw, at)[0]):
             return False
-        self._version, self.calls, self.terminated = version, calls, terminated
-        self.boot, self.mono_at, self.wide_at = boot, mono_at, wide_at
-        self._written, self._copies = int.from_bytes(written, "little"), int.from_bytes(copies, "little")
-        for pool, ring in enumerate(self.rings):
-            named = rings[4 * pool : 4 * pool + 4]
-            if named != [ring.first, ring.last, ring.used, ring.crc]:
-                ring.take_over(*named)
-        self._image = image
+        self._version = self._loaded = version
+        self.calls = calls
+        if seldom != self._seldom:
+            self._take_seldom(seldom)
+        self._image, self._tail, self._tail_crc = image, tail, tail_crc
+        self._writers.clear()
         self._values.clear()
         self._guesses = self._places.copy()
         self._places.clear()
-        self._all_known = length == HEAD_BYTES
+        self._all_known = length == FRONT_BYTES and not tail
         if length > 4 * TABLE_ROOM:  # too long to search for each of its keys
             self._find_all()
         return True
 
+    def _take_seldom(self, seldom: bytes) -> None:
+        self._seldom = seldom
+        self.terminated, self.boot, self.mono_at, self.wide_at, written, copies = SELDOM.unpack_from(seldom)
+        self._written, self._copies = int.from_bytes(written, "little"), int.from_bytes(copies, "little")
+        for ring, named in zip(self.rings, RING.iter_unpack(seldom[SELDOM.size :]), strict=True):
+            if named != (ring.first, ring.last, ring.used, ring.crc):
+                ring.take_over(*named)
+
     def _find_all(self) -> None:
-        places, image, at = self._places, self._image, HEAD_BYTES
+        places, image, at = self._places, self._image, FRONT_BYTES
+        self._writers.clear()
         places.clear()
         while at < len(image):
             places[bytes(image[at : at + KEY_BYTES])] = at
             at += entry_size(image, at)
-        self._all_known = True
+        self._all_known = self._all_known or not self._tail
 
     def _find(self, key: bytes) -> int:
         at = self._places.get(key, -1)
@@ -229,7 +257,7 @@ class Table:
             return at
         at = self._guesses.get(key, -1)
         if at < 0 or not self._image.startswith(key, at):
-            at = self._image.find(key, HEAD_BYTES)
+            at = self._image.find(key, FRONT_BYTES)
         if at >= 0:
             self._places[key] = at
         return at
@@ -238,19 +266,24 @@ class Table:
         seen = self._values
         if key in seen:
             return seen[key]
+        values: tuple[int, ...] | None = None
         at = self._places.get(key, -1) if self._all_known else self._find(key)
         if at >= 0:
-            values: tuple[int, ...] | None = entry_values(self._image, at)
+            values = entry_values(self._image, at)
+        elif not self._all_known and (at := self._tail.find(key)) >= 0:
+            values = entry_values(self._tail, at)
         else:
             ring = self.rings[pool]
-            values = ring.get(key) if ring.behind or key in ring.index else None
+            if ring.behind or key in ring.index:
+                values = ring.get(key)
         seen[key] = values
         return values
 
     def all(self) -> list[tuple[bytes, int, tuple[int, ...]]]:
         """Every entry (key, pool, values), the most recent last. For people, and after a reboot."""
         found: dict[bytes, tuple[bytes, int, tuple[int, ...]]] = {}
-        for raw in (*(b"".join(ring.all()) for ring in self.rings), bytes(self._image[HEAD_BYTES:])):
+        rings = (b"".join(ring.all()) for ring in self.rings)
+        for raw in (*rings, bytes(self._tail), bytes(self._image[FRONT_BYTES:])):
             for entry in entries(raw, 0):
                 found.pop(entry[0], None)
                 found[entry[0]] = entry
@@ -258,101 +291,105 @@ class Table:
 
     # -- writing ----------------------------------------------------------------------------------------------
 
-    def commit(self, ops: list[Op], calls: int = 0) -> None:
-        """Publish all of it at once. The lock stays."""
-        image, places, seen = self._image, self._places, self._values
+    def commit(self, ops: list[Op], calls: int = 0) -> int:
+        """Publish all of it at once; the number of calls. The lock stays."""
+        image, tail, writers, seen = self._image, self._tail, self._writers, self._values
         try:
             for pool, key, values in ops:
-                at = places.get(key, -1)
-                count = len(values)
-                if at >= 0:
-                    if count == image[at + COUNT_AT]:
-                        WRITERS[count](image, at + ENTRY_BYTES, *values)
-                        seen[key] = values
-                        continue
-                elif self._all_known and pool != LABEL:
+                if pool < MARK:
+                    write = writers.get(key)
+                    if write is not None:
+                        try:
+                            write(*values)
+                            seen[key] = values
+                            continue
+                        except struct.error:
+                            pass  # not as many values as before
+                elif pool < LABEL and seen.get(key, ops) is None:
+                    count = len(values)
                     raw = PACKERS[count](key, pool, count, *values)
-                    if pool in _OF_ARGUMENTS and seen.get(key, raw) is None:
-                        del seen[key]
-                        ring = self.rings[pool]
-                        ring.append(key, raw)
-                        RING.pack_into(image, _RING_PLACES[pool], ring.first, ring.last, ring.used, ring.crc)
-                        continue
-                    places[key] = len(image)
-                    image += raw
+                    tail += raw
+                    self._tail_crc = crc32(raw, self._tail_crc)
                     seen[key] = values
                     continue
                 self._put(pool, key, values)
-            if len(image) > TABLE_ROOM:
-                self._spill({op[1] for op in ops})
-            self.calls += calls
-            self.write()
-        except BaseException:
+            length, tail_length = len(image), len(tail)
+            if length + tail_length > _ROOM:
+                self._make_room(ops)
+                length, tail_length = len(image), 0
+            if self.changed:
+                self._change_seldom()
+            version = self._version + 1
+            self.calls = calls = self.calls + calls
+            _put_front(image, 0, length, tail_length, version, calls)
+            whole = _join((_pack_crc(crc32(image, self._tail_crc)), self._seldom, image, tail))
+            if length > _ROOM:
+                whole = self._write_extent(whole, version & 1)
+            if os.pwrite(self.fd, whole, _COPIES_AT[version & 1]) != len(whole):
+                self.write_at(whole, _COPIES_AT[version & 1])
+            self._version = version
+            return calls + self.plain_calls
+        except BaseException as fault:
             self._version = -1  # what is in memory is not what stands in the file
+            self._seldom = b""
             for ring in self.rings:
                 ring.reset()
-            raise
+            raise _cannot_write(fault) from None
 
     def _put(self, pool: int, key: bytes, values: Any) -> None:
-        """Change an entry that was not looked at, or whose length changes; or add one."""
+        """Change an entry that was not looked at, or not written before, or whose length changes; or add one."""
         if pool == LABEL:
             self._label(key, values)
             return
-        image, at = self._image, self._find(key)
-        raw = pack_entry(pool, key, values)
-        if at < 0 and pool in _OF_ARGUMENTS and self.get(pool, key) is None:
-            del self._values[key]
-            self.rings[pool].append(key, raw)
-            self._name_ring(pool)
-            return
-        if at >= 0 and entry_size(image, at) == len(raw):
-            image[at : at + len(raw)] = raw
+        image, at, count = self._image, self._find(key), len(values)
+        if at >= 0 and image[at + COUNT_AT] == count:
+            WRITERS[count](image, at + ENTRY_BYTES, *values)
+            # Not where the image was just read: the next one is likely to be read as well.
+            if pool < MARK and count == _USUAL and self._version != self._loaded:
+                self._writers[key] = partial(WRITERS[count], image, at + ENTRY_BYTES)
+        elif at < 0 and pool in _OF_ARGUMENTS and self.get(pool, key) is None:
+            raw = pack_entry(pool, key, values)
+            self._tail += raw
+            self._tail_crc = crc32(raw, self._tail_crc)
         else:
             if at >= 0:
                 del image[at : at + entry_size(image, at)]
                 self._find_all()
             self._places[key] = len(image)
-            image += raw
+            image += pack_entry(pool, key, values)
             if len(image) > MAX_TABLE_BYTES:
                 raise StateUnavailable(_TOO_MUCH)
         self._values[key] = values
 
-    def _name_ring(self, pool: int) -> None:
-        ring = self.rings[pool]
-        RING.pack_into(self._image, _RING_PLACES[pool], ring.first, ring.last, ring.used, ring.crc)
+    def _change_seldom(self) -> None:
+        times = self.boot, self.mono_at, self.wide_at
+        names = self._written.to_bytes(14, "little"), self._copies.to_bytes(14, "little")
+        rings = [RING.pack(ring.first, ring.last, ring.used, ring.crc) for ring in self.rings]
+        self._seldom = SELDOM.pack(self.terminated, *times, *names) + b"".join(rings)
+        self._tail_crc = crc32(self._tail, crc32(self._seldom, self._salt))
+        self.changed = False
 
-    def write(self) -> None:
-        """The table as it stands in memory, over the older copy."""
-        image, version = self._image, self._version + 1
-        size, copy = len(image), version & 1
-        if self.changed:
-            names = self._written.to_bytes(14, "little"), self._copies.to_bytes(14, "little")
-            times = self.boot, self.mono_at, self.wide_at
-            REST.pack_into(image, REST_AT, self.terminated, *times, *names)
-            self.changed = False
-        FRONT.pack_into(image, 0, 0, size, version, self.calls)
-        CRC.pack_into(image, 0, crc32(image, self._salt))
-        if size <= TABLE_ROOM:
-            self.write_at(image, _COPIES_AT[copy])
-        elif size > MAX_TABLE_BYTES:
+    def _write_extent(self, whole: bytes, copy: int) -> bytes:
+        """Of a table that is longer than its place (it has no tail then); what goes there."""
+        if len(whole) > MAX_TABLE_BYTES:
             raise StateUnavailable(_TOO_MUCH)
-        else:
-            self.write_at(image[TABLE_ROOM:], EXTENTS_AT + copy * EXTENT_BYTES)
-            self.write_at(image[:TABLE_ROOM], _COPIES_AT[copy])
-        self._version = version
+        self.write_at(whole[TABLE_ROOM:], EXTENTS_AT + copy * EXTENT_BYTES)
+        return whole[:TABLE_ROOM]
 
     def count(self) -> int:
         """A call that changes no entry; the number of calls."""
         self.plain_calls = calls = self.plain_calls + 1
+        raw = _WORD.pack(calls, calls ^ ALL)
         try:
-            os.pwrite(self.fd, _WORD.pack(calls, calls ^ ALL), WORDS_AT)
+            os.pwrite(self.fd, raw, WORDS_AT)
         except OSError as error:
-            raise StateUnavailable(f"the run's state cannot be written: {error.strerror}") from None
+            raise _cannot_write(error) from None
+        self._words = raw + self._words[_WORD.size :]
         return self.calls + calls
 
     def kill(self) -> None:
         """Without the lock, so that nothing can prevent it."""
-        self.killed = 1
+        self.killed, self.stopped, self._words = 1, True, b""
         self.write_at(_WORD.pack(1, 1 ^ ALL), WORDS_AT + _WORD.size)
 
     def write_at(self, raw: bytes | bytearray, at: int) -> None:
@@ -362,12 +399,42 @@ class Table:
             while done != len(raw):
                 done += os.pwrite(self.fd, raw[done:], at + done)
         except OSError as error:
-            raise StateUnavailable(f"the run's state cannot be written: {error.strerror}") from None
+            raise _cannot_write(error) from None
 
-    def _spill(self, used: set[bytes]) -> None:
-        """Move the oldest entries of the pool that has most to its ring, but for those just used."""
+    # -- making room ------------------------------------------------------------------------------------------
+
+    def _make_room(self, ops: list[Op]) -> None:
+        """The tail goes to the rings, and what is still too much of the oldest entries. One ring takes _MOST_MOVED."""
+        moved = self._empty_tail()
         if not self._all_known:
             self._find_all()
+        if len(self._image) > _ROOM:
+            self._spill({op[1] for op in ops}, moved)
+        for pool, body in moved.items():
+            self.rings[pool].extend(body)
+        self.changed = True
+        self._values.clear()
+
+    def _empty_tail(self) -> dict[int, bytes]:
+        """What goes to each ring."""
+        tail = bytes(self._tail)
+        self._tail.clear()
+        size = common_size(tail) if 0 < len(tail) <= _MOST_MOVED else 0
+        pools = tail[KEY_BYTES::size] if size else b""
+        if size and pools.count(pools[:1]) == len(pools):
+            return {pools[0]: tail}
+        moved = dict.fromkeys(_OF_ARGUMENTS, b"")
+        for raw in split(tail):
+            key, pool = raw[:KEY_BYTES], raw[KEY_BYTES]
+            if len(moved[pool]) + len(raw) <= _MOST_MOVED:
+                moved[pool] += raw
+            elif self._find(key) < 0:  # a call with a great many new keys: some stay, and move with later calls
+                self._places[key] = len(self._image)
+                self._image += raw
+        return moved
+
+    def _spill(self, used: set[bytes], moved: dict[int, bytes]) -> None:
+        """Move the oldest entries of the pool that has most, but for those just used."""
         image, keys = self._image, list(self._places)  # in the order in which they stand
         ends = [*self._places.values(), len(image)]
         pools = [image[at + KEY_BYTES] for at in ends[:-1]]
@@ -375,34 +442,33 @@ class Table:
         if not idle:
             return
         pool = max(set(idle), key=idle.count)
-        most = min(max(TABLE_ROOM // 2, len(image) - TABLE_ROOM), (MOST_AT_ONCE - 1) * PAGE_ROOM)
-        moved: list[bytes] = []
+        most = min(max(TABLE_ROOM // 2, len(image) - _ROOM), _MOST_MOVED - len(moved.get(pool, b"")))
+        goes: list[bytes] = []
         stays: list[bytes] = []
         names: list[bytes] = []
         for number, key in enumerate(keys):
             raw = bytes(image[ends[number] : ends[number + 1]])
             if most > 0 and pools[number] == pool and key not in used:
-                moved.append(raw)
+                goes.append(raw)
                 most -= len(raw)
             else:
                 stays.append(raw)
                 names.append(key)
-        self.rings[pool].extend(moved)
-        self._name_ring(pool)
-        image[HEAD_BYTES:] = b"".join(stays)
+        moved[pool] = moved.get(pool, b"") + b"".join(goes)
+        image[FRONT_BYTES:] = b"".join(stays)
+        self._writers.clear()
         self._places.clear()
-        self._places.update(zip(names, accumulate(map(len, stays), initial=HEAD_BYTES), strict=False))
-        self._values.clear()
+        self._places.update(zip(names, accumulate(map(len, stays), initial=FRONT_BYTES), strict=False))
 
     def forget(self, kept: Callable[[int, tuple[int, ...]], bool]) -> None:
-        """Drop every entry whose pool and values are not `kept`; `write` makes it known."""
+        """Drop every entry whose pool and values are not `kept`; `commit` makes it known."""
         raws = [pack_entry(pool, key, values) for key, pool, values in self.all() if kept(pool, values)]
-        while sum(map(len, raws)) > MAX_TABLE_BYTES - HEAD_BYTES:
+        while sum(map(len, raws)) > MAX_TABLE_BYTES - FRONT_BYTES:
             del raws[: len(raws) // 8 + 1]
-        self._image[HEAD_BYTES:] = b"".join(raws)
-        for pool, ring in enumerate(self.rings):
+        self._image[FRONT_BYTES:] = b"".join(raws)
+        self._tail.clear()
+        for ring in self.rings:
             ring.clear()
-            self._name_ring(pool)
         self._values.clear()
         self._find_all()
         self.changed = True
@@ -437,3 +503,15 @@ class Table:
                 found[body[at : at + KEY_BYTES]] = body[at + KEY_BYTES + 1 : end].decode("utf-8", "replace")
                 at = end
         return found
+
+
+def _cannot_read(fault: BaseException) -> BaseException:
+    if isinstance(fault, OSError):
+        return StateUnavailable(f"the run's state cannot be read: {fault.strerror}")
+    return StateDamaged(_SHORT) if isinstance(fault, struct.error) else fault
+
+
+def _cannot_write(fault: BaseException) -> BaseException:
+    if isinstance(fault, OSError):
+        return StateUnavailable(f"the run's state cannot be written: {fault.strerror}")
+    return fault

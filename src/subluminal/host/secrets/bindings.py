@@ -6,6 +6,8 @@ environment and no import.
 
 A binding of source `env` is looked up as `SUB_SECRET_<REF>` (upper case, other characters as `_`), then as the
 reference itself, then as the reference in upper case. The variable it was found in is not passed on under its own name.
+
+A binding with `inject_as = "header:NAME"` is for a server that is reached over HTTP (`headers`); a process gets none.
 """
 
 from __future__ import annotations
@@ -34,22 +36,36 @@ CONTROL_VARIABLES = frozenset((
 ALWAYS_PASSED = frozenset((
     "HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER", "SYSTEMROOT", "TEMP", "TMP",
 ))  # fmt: skip
-_KEYS = ("inject_as", "secret_ref", "source", "redact", "required")
+HEADER_PREFIX = "header:"
+_KEYS = ("inject_as", "secret_ref", "source", "redact", "required", "prefix")
 
 
 class Binding:
     """One secret for one server, by reference."""
 
-    __slots__ = ("inject_as", "redact", "required", "secret_ref", "source")
+    __slots__ = ("inject_as", "prefix", "redact", "required", "secret_ref", "source")
 
     def __init__(
-        self, inject_as: str, secret_ref: str, source: str = "env", *, redact: bool = True, required: bool = True
+        self,
+        inject_as: str,
+        secret_ref: str,
+        source: str = "env",
+        *,
+        redact: bool = True,
+        required: bool = True,
+        prefix: str = "",
     ) -> None:
         self.inject_as = inject_as
         self.secret_ref = secret_ref
         self.source = source
         self.redact = redact
         self.required = required
+        self.prefix = prefix  # what stands before the secret in a header
+
+    @property
+    def header(self) -> str | None:
+        """The header it is for; None: it is for a variable."""
+        return self.inject_as[len(HEADER_PREFIX) :] if self.inject_as.startswith(HEADER_PREFIX) else None
 
     def __repr__(self) -> str:
         return f"Binding({self.inject_as!r}, {self.secret_ref!r}, {self.source!r})"
@@ -58,10 +74,11 @@ class Binding:
 class Resolved:
     """What came of a server's bindings. `repr` shows names only."""
 
-    __slots__ = ("child_environ", "errors", "injections", "secrets")
+    __slots__ = ("child_environ", "errors", "headers", "injections", "secrets")
 
     def __init__(self, child_environ: dict[str, str]) -> None:
         self.child_environ = child_environ
+        self.headers: dict[str, str] = {}
         self.secrets: list[str] = []  # to redact
         self.injections: list[dict[str, object]] = []  # secret_injection events: metadata only
         self.errors: list[SecretError] = []  # each stands for a required secret that is not there
@@ -80,10 +97,11 @@ def spawn_environ(
 
     `withheld` are bindings of this server that it does not get: it is not the one they were made for.
     """
-    base = upstream_environ(environ, server, [*other_bindings, *withheld])
     if not server.secret_bindings:
-        return Resolved(base)
-    return resolve(server.secret_bindings, environ, base, withheld)
+        return Resolved(upstream_environ(environ, server, other_bindings))
+    of_headers = [binding for binding in server.secret_bindings if binding.header is not None]
+    base = upstream_environ(environ, server, [*other_bindings, *withheld, *of_headers])
+    return resolve([b for b in server.secret_bindings if b.header is None], environ, base, withheld)
 
 
 def resolve(
@@ -92,7 +110,7 @@ def resolve(
     base: dict[str, str] | None = None,
     withheld: Collection[Binding] = (),
 ) -> Resolved:
-    """Read each secret and place it into `base` (a copy of `environ` by default)."""
+    """Read each secret and place it into `base` (a copy of `environ` by default), or among the headers."""
     bindings = list(bindings)
     resolved = Resolved(dict(environ) if base is None else base)
     values = [None if binding in withheld else _value(binding, environ, resolved.errors) for binding in bindings]
@@ -104,7 +122,10 @@ def resolve(
         if value is None:
             _drop_placeholder(resolved.child_environ, binding.inject_as)
         else:
-            resolved.child_environ[binding.inject_as] = value
+            if binding.header is None:
+                resolved.child_environ[binding.inject_as] = value
+            else:
+                resolved.headers[binding.header] = binding.prefix + value
             if binding.redact:
                 resolved.secrets.append(value)
         names = {name: getattr(binding, name) for name in ("inject_as", "secret_ref", "source")}
@@ -131,7 +152,12 @@ def upstream_environ(
     With an `env_allowlist` only the listed names (a trailing `*` is a wildcard) and `ALWAYS_PASSED` go through. A name
     on that list goes through even if another server's binding uses it: the user has said so.
     """
-    allowed = server.env_allowlist
+    return visible_environ(environ, other_bindings, server.env_allowlist)
+
+
+def visible_environ(
+    environ: Mapping[str, str], other_bindings: Iterable[Binding] = (), allowed: tuple[str, ...] | None = None
+) -> dict[str, str]:
     foreign = _foreign(environ, other_bindings)
     child = {}
     for name, value in environ.items():
@@ -157,7 +183,7 @@ def parse_bindings(items: Any, where: str) -> list[Binding]:
     if not isinstance(items, list):
         raise ConfigError(f"{where}: secret_bindings must be a list", hint=_EXAMPLE)
     bindings = [_parse(item, f"{where}: secret binding {number}") for number, item in enumerate(items, 1)]
-    names = [binding.inject_as for binding in bindings]
+    names = [b.inject_as if b.header is None else b.inject_as.lower() for b in bindings]
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"{where}: two secret bindings inject {name}", hint="Keep one of them.")
@@ -230,11 +256,30 @@ def _parse(item: Any, where: str) -> Binding:
     source = item.get("source", "env")
     if source not in SECRET_SOURCES:
         raise ConfigError(f"{where}: source {source!r} is unknown", hint=f"Use one of {', '.join(SECRET_SOURCES)}.")
-    if not is_variable_name(item["inject_as"]):
-        raise ConfigError(f"{where}: inject_as {item['inject_as']!r} is not a name of an environment variable")
+    _check_place(item, where)
     check_secret_ref(item["secret_ref"])
     flags = {key: item.get(key, True) for key in ("redact", "required")}
-    return Binding(item["inject_as"], item["secret_ref"], source, **flags)
+    return Binding(item["inject_as"], item["secret_ref"], source, prefix=item.get("prefix", ""), **flags)
+
+
+def _check_place(item: dict[str, Any], where: str) -> None:
+    """A variable of a process, or `header:NAME` with an optional `prefix` such as "Bearer "."""
+    inject_as, prefix = item["inject_as"], item.get("prefix", "")
+    if not inject_as.startswith(HEADER_PREFIX):
+        if "prefix" in item:
+            raise ConfigError(
+                f"{where}: prefix is for a header", hint='For example: inject_as = "header:Authorization"'
+            )
+        if not is_variable_name(inject_as):
+            raise ConfigError(f"{where}: inject_as {inject_as!r} is not a name of an environment variable")
+        return
+    from subluminal.host.secrets.headers import TRANSPORT_HEADERS, header_fault, is_header_value
+
+    name = inject_as[len(HEADER_PREFIX) :]
+    if header_fault(name) is not None or name.lower() in TRANSPORT_HEADERS:
+        raise ConfigError(f"{where}: inject_as {inject_as!r} names no header that can carry a secret")
+    if not isinstance(prefix, str) or not is_header_value(prefix):
+        raise ConfigError(f"{where}: prefix must be plain text", hint='For example: prefix = "Bearer "')
 
 
 def is_variable_name(name: str) -> bool:
@@ -279,7 +324,7 @@ def _check(binding: Binding, value: str) -> None:
     # Here, because a server without bindings need not wait for it.
     from subluminal.core.redact.spellings import MIN_SECRET_BYTES
 
-    if "\0" in value:
+    if "\0" in value and binding.header is None:
         message = f"secret {binding.secret_ref!r} contains a NUL byte and cannot be an environment variable"
         raise SecretError(message, hint=f"Store it again: sub secrets add {binding.secret_ref}")
     if binding.redact and len(value.encode("utf-8", "surrogateescape")) < MIN_SECRET_BYTES:

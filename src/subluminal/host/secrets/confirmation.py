@@ -10,6 +10,8 @@ project, is written out. `directory` is there when an argument names a file by a
 elsewhere. `env` are variables that decide what runs and where it connects, by their digests (an address may hold a
 password). The client's own environment is the user's; what only the server's entry sets must have been confirmed.
 
+A server that is reached over HTTP is confirmed by its address, without query and password: `{ url = "https://..." }`.
+
 The shim imports this for servers with bindings only.
 """
 
@@ -23,7 +25,7 @@ from subluminal.host.secrets.bindings import PLACEHOLDER, Binding, env_names, up
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from typing import Any
 
     from subluminal.host.config import Config, ServerConfig
@@ -40,7 +42,9 @@ _STEERING_SUFFIXES = (
     "_BASE", "_COMMAND", "_CONFIG", "_DOMAIN", "_ENDPOINT", "_HOST", "_OPTIONS", "_OPTS", "_PROXY", "_REGISTRY",
     "_SERVER", "_URI", "_URL", "_proxy",
 )  # fmt: skip
-_KEYS = ("command", "directory", "env")
+# Whom we take for the server behind a URL, and who may listen.
+_TLS_PREFIXES = ("SSL_CERT_", "SSLKEYLOGFILE", "OPENSSL_")
+_KEYS = ("command", "directory", "env", "url")
 _EXAMPLE = 'For example: confirmed = [{ command = ["npx", "-y", "gh"] }]; `sub secrets confirm NAME` writes it.'
 
 
@@ -48,6 +52,7 @@ class Started:
     """A server as it is started, comparable with what was confirmed. `entry` are variables that its entry sets."""
 
     __slots__ = ("command", "directory", "entry", "env")
+    word = "command line"
 
     def __init__(self, command: list[str], environ: Mapping[str, str], cwd: str, entry: Collection[str] = ()) -> None:
         self.command = [_program(command[0], environ.get("PATH") or os.defpath, cwd), *command[1:]]
@@ -56,9 +61,13 @@ class Started:
         self.env = {name: value for name, value in steering if not value.startswith(PLACEHOLDER)}
         self.entry = entry
 
+    @property
+    def place(self) -> dict[str, Any]:
+        return {"command": self.command}
+
     def record(self) -> dict[str, Any]:
         """What to keep in `config.toml`."""
-        found: dict[str, Any] = {"command": self.command}
+        found = self.place
         if self.directory is not None:
             found["directory"] = self.directory
         env = {name: _digest(self.env[name]) for name in self.own_variables({})}
@@ -67,16 +76,16 @@ class Started:
     def fault(self, confirmed: list[dict[str, Any]]) -> str | None:
         """Why this is not one of the confirmed servers; None if it is."""
         if not confirmed:
-            return "no command line was confirmed for it"
+            return f"no {self.word} was confirmed for it"
         own: list[str] = []
         for record in confirmed:
-            if record["command"] == self.command and record.get("directory") == self.directory:
+            if self.place.items() <= record.items() and record.get("directory") == self.directory:
                 own = self.own_variables(record.get("env", {}))
                 if not own:
                     return None
         if own:
             return f"its entry sets {', '.join(own)}, which you have not confirmed"
-        return "this is not the command line that you have confirmed"
+        return f"this is not the {self.word} that you have confirmed"
 
     def own_variables(self, known: dict[str, str]) -> list[str]:
         """Its steering variables beyond those known: what its entry sets, and what nobody above us has."""
@@ -85,12 +94,42 @@ class Started:
         return [name for name in unknown if name in self.entry or inherited.get(name) != self.env[name]]
 
 
+class Reached(Started):
+    """A server behind a URL. What decides where that leads is compared as the variables of a command are."""
+
+    __slots__ = ("url",)
+    word = "address"
+
+    def __init__(self, url: str, environ: Mapping[str, str], entry: Collection[str] = ()) -> None:
+        from subluminal.host.secrets.addresses import confirmed_form
+
+        self.url = confirmed_form(url)
+        self.command = [self.url]
+        self.directory = None
+        steering = ((name, value) for name, value in environ.items() if _steers_a_connection(name))
+        self.env = {name: value for name, value in steering if not value.startswith(PLACEHOLDER)}
+        self.entry = entry
+
+    @property
+    def place(self) -> dict[str, Any]:
+        return {"url": self.url}
+
+
 def withheld(server: ServerConfig, config: Config, command: list[str], environ: Mapping[str, str]) -> Withheld | None:
     """The bindings of a server that is not as it was confirmed; None if it gets all of them."""
+    return _withheld(server, config, lambda: Started(command, reaching(environ, server, config), os.getcwd()))
+
+
+def withheld_at(server: ServerConfig, config: Config, url: str, environ: Mapping[str, str]) -> Withheld | None:
+    """The same for a server behind a URL."""
+    return _withheld(server, config, lambda: Reached(url, reaching(environ, server, config)))
+
+
+def _withheld(server: ServerConfig, config: Config, started: Callable[[], Started]) -> Withheld | None:
     held = [binding for binding in server.secret_bindings if not _handed_over(binding, server, config)]
     if not held:
         return None
-    why = Started(command, reaching(environ, server, config), os.getcwd()).fault(server.confirmed)
+    why = started().fault(server.confirmed)
     return None if why is None else Withheld(server.name, held, why)
 
 
@@ -141,7 +180,10 @@ def parse_confirmed(items: Any, where: str) -> list[dict[str, Any]]:
         if unknown:
             raise ConfigError(f"{where}: confirmed has an unknown key {unknown[0]!r}", hint=_EXAMPLE)
         command, env = item.get("command"), item.get("env", {})
-        if not isinstance(command, list) or not command or not all(isinstance(word, str) for word in command):
+        if "url" in item:
+            if not isinstance(item["url"], str) or command is not None:
+                raise ConfigError(f"{where}: what was confirmed is a url or a command", hint=_EXAMPLE)
+        elif not isinstance(command, list) or not command or not all(isinstance(word, str) for word in command):
             raise ConfigError(f"{where}: what was confirmed needs a command, a list of words", hint=_EXAMPLE)
         if not isinstance(env, dict) or not isinstance(item.get("directory", ""), str):
             raise ConfigError(f"{where}: confirmed has a directory or env that cannot be understood", hint=_EXAMPLE)
@@ -174,6 +216,10 @@ def _is_relative_file(word: str, cwd: str) -> bool:
 
 def _steers(name: str) -> bool:
     return name in _STEERING_NAMES or name.startswith(_STEERING_PREFIXES) or name.endswith(_STEERING_SUFFIXES)
+
+
+def _steers_a_connection(name: str) -> bool:
+    return name.upper().endswith("_PROXY") or name.startswith(_TLS_PREFIXES)
 
 
 def _digest(value: str) -> str:

@@ -1,10 +1,12 @@
 """Where secret values rest: `env` (not stored at all), `file`, `keychain`.
 
-    open_store(source, environ) -> a store with get, put, remove, refs
+    open_store(source, environ, kind) -> a store with get, put, remove, refs
 
 `file` keeps one file per secret in `SUB_HOME/secrets/`, 0600. It is encrypted (AES-256-GCM, bound to its reference)
 with a key from the operating system's keychain where there is one, and plain otherwise: `encrypted` says which.
 `keychain` is the operating system's own store, through `keyring`.
+
+A kind (`SECRETS`, `LOGINS`) has a place of its own in each store, so that no reference of a binding leads to a login.
 
 Traps: the directory may have been prepared by someone else, so it is opened once without following links, checked, and
 everything happens relative to that descriptor; files are opened without following links and checked after opening.
@@ -18,7 +20,7 @@ import stat
 
 from subluminal.contracts.errors import SecretError
 from subluminal.host.files import replace_file
-from subluminal.host.home import ensure_private_dir, secret_dir, sub_home
+from subluminal.host.home import ensure_private_dir, login_dir, secret_dir, sub_home
 from subluminal.host.secrets.bindings import check_secret_ref, env_names
 
 TYPE_CHECKING = False
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-SERVICE = "subluminal"
+    from subluminal.host.home import Place
+
 # A service of its own: references are the user's words, and none may collide with the key.
 KEY_SERVICE = "subluminal-file-store"
 KEY_NAME = "key"
@@ -35,6 +38,23 @@ _PLAIN = b"subluminal-secret/1 plain\n"
 _SEALED = b"subluminal-secret/1 aes-256-gcm\n"
 MAX_SECRET_BYTES = 64 * 1024
 _EXTRA = "Install the extra: pip install 'subluminal[keychain]'"
+
+
+class Kind:
+    """`again` says how a value of this kind is stored anew; `bound` is what an encrypted file is bound to, before its
+    reference (which has no colon)."""
+
+    __slots__ = ("again", "bound", "place", "service")
+
+    def __init__(self, place: Place, service: str, bound: str, again: str) -> None:
+        self.place = place
+        self.service = service
+        self.bound = bound
+        self.again = again
+
+
+SECRETS = Kind(secret_dir, "subluminal", "", "Store it again: sub secrets add {ref} --source file")
+LOGINS = Kind(login_dir, "subluminal-login", "login:", "Log in again: `sub login --list` shows the names.")
 
 
 class Entry:
@@ -49,12 +69,12 @@ class Entry:
         self.modified_ms = modified_ms
 
 
-def open_store(source: str, environ: Mapping[str, str]) -> EnvStore | FileStore | KeychainStore:
-    directory = secret_dir(sub_home(environ))
+def open_store(source: str, environ: Mapping[str, str], kind: Kind = SECRETS) -> EnvStore | FileStore | KeychainStore:
+    directory = kind.place(sub_home(environ))
     if source == "file":
-        return FileStore(directory)
+        return FileStore(directory, kind)
     if source == "keychain":
-        return KeychainStore(directory)
+        return KeychainStore(directory, kind)
     return EnvStore(environ)
 
 
@@ -83,8 +103,9 @@ class EnvStore:
 class FileStore:
     source = "file"
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, kind: Kind) -> None:
         self.directory = directory
+        self._kind = kind
 
     def get(self, ref: str) -> str | None:
         check_secret_ref(ref)
@@ -94,14 +115,14 @@ class FileStore:
         if data.startswith(_PLAIN):
             return data[len(_PLAIN) :].decode("utf-8", "surrogateescape")
         if data.startswith(_SEALED):
-            return _unseal(ref, data[len(_SEALED) :]).decode("utf-8", "surrogateescape")
+            return _unseal(ref, data[len(_SEALED) :], self._kind).decode("utf-8", "surrogateescape")
         message = f"{os.path.join(self.directory, ref)} is not a stored secret"
-        raise SecretError(message, hint=f"Store it again: sub secrets add {ref} --source file")
+        raise SecretError(message, hint=self._kind.again.format(ref=ref))
 
     def put(self, ref: str, value: str) -> Entry:
         check_secret_ref(ref)
         data = check_value(value)
-        sealed = _seal(ref, data)
+        sealed = _seal(ref, data, self._kind)
         self._write(ref, _PLAIN + data if sealed is None else _SEALED + sealed)
         return Entry(ref, self.source, sealed is not None, None)
 
@@ -200,18 +221,19 @@ class KeychainStore:
 
     source = "keychain"
 
-    def __init__(self, directory: str) -> None:
-        self._index = FileStore(directory)
+    def __init__(self, directory: str, kind: Kind) -> None:
+        self._index = FileStore(directory, kind)
+        self._service = kind.service
 
     def get(self, ref: str) -> str | None:
         check_secret_ref(ref)
-        value = _ask(_keychain(), "get_password", SERVICE, ref)
+        value = _ask(_keychain(), "get_password", self._service, ref)
         return value if isinstance(value, str) else None
 
     def put(self, ref: str, value: str) -> Entry:
         check_secret_ref(ref)
         check_value(value)
-        _ask(_keychain(), "set_password", SERVICE, ref, value)
+        _ask(_keychain(), "set_password", self._service, ref, value)
         self._index.write_index({*self._index.read_index(), ref})
         return Entry(ref, self.source, True, None)
 
@@ -219,7 +241,7 @@ class KeychainStore:
         check_secret_ref(ref)
         there = self.get(ref) is not None
         if there:
-            _ask(_keychain(), "delete_password", SERVICE, ref)
+            _ask(_keychain(), "delete_password", self._service, ref)
         known = self._index.read_index()
         if ref in known:
             self._index.write_index(set(known) - {ref})
@@ -273,7 +295,7 @@ def _ask(backend: Any, question: str, *arguments: str) -> object:
         raise SecretError(message, hint="Is it unlocked? Try: keyring --list-backends") from None
 
 
-def _seal(ref: str, data: bytes) -> bytes | None:
+def _seal(ref: str, data: bytes, kind: Kind) -> bytes | None:
     """None where there is no keychain to hold the key, or no cryptography."""
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -284,10 +306,10 @@ def _seal(ref: str, data: bytes) -> bytes | None:
     from base64 import b64encode
 
     nonce = os.urandom(12)
-    return b64encode(nonce + AESGCM(key).encrypt(nonce, data, ref.encode()))
+    return b64encode(nonce + AESGCM(key).encrypt(nonce, data, (kind.bound + ref).encode()))
 
 
-def _unseal(ref: str, sealed: bytes) -> bytes:
+def _unseal(ref: str, sealed: bytes, kind: Kind) -> bytes:
     try:
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -297,10 +319,10 @@ def _unseal(ref: str, sealed: bytes) -> bytes:
 
     try:
         raw = b64decode(sealed, validate=True)
-        return AESGCM(_file_key(create=False)).decrypt(raw[:12], raw[12:], ref.encode())
+        return AESGCM(_file_key(create=False)).decrypt(raw[:12], raw[12:], (kind.bound + ref).encode())
     except (InvalidTag, ValueError):
         message = f"secret {ref!r} cannot be decrypted: the file or the key in the keychain was changed"
-        raise SecretError(message, hint=f"Store it again: sub secrets add {ref} --source file") from None
+        raise SecretError(message, hint=kind.again.format(ref=ref)) from None
 
 
 def _file_key(*, create: bool) -> bytes:

@@ -9,9 +9,9 @@ import sqlite3
 from collections.abc import Callable, Collection
 
 from subluminal.contracts.errors import LedgerError
+from subluminal.host.peer import is_owner
 from subluminal.host.record.ledgerd import socket_address
 from subluminal.ledger.daemon.connections import Connection
-from subluminal.ledger.daemon.peer import is_owner
 
 MAX_CONNECTIONS = 512
 

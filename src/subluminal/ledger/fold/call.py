@@ -52,6 +52,7 @@ class Call:
     args_stream_hash: str | None = None
     ambiguous: str | None = None
     continues: str | None = None
+    observed: int | None = None
     tool_use_id: str | None = None
     tags_json: str | None = None
     start_event: int | None = None
@@ -134,6 +135,8 @@ class Call:
             self.ambiguous = call.ambiguous
         if call.continues is not absent:
             self.continues = call.continues
+        if call.observed is not absent:
+            self.observed = int(call.observed)
         if call.tags is not absent:
             self.tags = call.tags
         if call.call_context is not absent:

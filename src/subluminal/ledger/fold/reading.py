@@ -70,6 +70,8 @@ _decode = msgspec.json.Decoder(
     | ev.ShimHealth
     | ev.BreakerTrip
     | ev.AgentEventRecorded
+    | ev.SettingsChange
+    | ev.ModelMessage
 ).decode
 _decode_newer = msgspec.json.Decoder(NewerEvent).decode
 

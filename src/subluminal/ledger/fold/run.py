@@ -19,6 +19,7 @@ from subluminal.contracts.counts import Counts
 from subluminal.contracts.moments import normal_ts
 from subluminal.contracts.vocabulary import RUN_STATUS_SEVERITY
 from subluminal.ledger.fold.call import Call
+from subluminal.ledger.fold.usage import add_message
 
 if TYPE_CHECKING:
     from subluminal.ledger.fold.reading import AnyEvent
@@ -65,6 +66,7 @@ class Run:
     policy_id: str | None = None
     policy_version: str | None = None
     policy_hash: str | None = None
+    usage_json: str | None = None
     event_count = 0
     chain_head = b"\0" * 32
     identified = False  # there is nothing left to learn about who acts
@@ -133,6 +135,9 @@ class Run:
         worst = next((status for status in RUN_STATUS_SEVERITY if status in statuses), RUNNING)
         return max((str(producer.ended_at) for producer in ended), default=None), worst
 
+    def message(self, event: ev.ModelMessage) -> None:
+        self.usage_json = add_message(self.usage_json, event.model)
+
     def decide(self, call: Call, event: ev.ToolCallDecision, n: int = 0) -> bool:
         earlier = call.decision
         if not call.decide(event, n):
@@ -151,7 +156,7 @@ class Run:
 
 
 _HEAD = "run_no run_id agent_id client env started_at ended_at status metadata_json principal workload_json"
-_POLICY = "mode policy_id policy_version policy_hash"
+_POLICY = "mode policy_id policy_version policy_hash usage_json"
 # The columns of `runs`, and where each is found.
 RUN_PLACES = {
     **{name: name for name in f"{_HEAD} {_POLICY}".split()},

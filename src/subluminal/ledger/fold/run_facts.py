@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import Any
 
+import msgspec
 from msgspec import UNSET, Struct, field
 
 from subluminal.contracts import events as ev
@@ -98,6 +99,12 @@ class RunFacts:
         status = self.run.told_end()[1]
         return None if status == RUNNING else status
 
+    @property
+    def usage(self) -> dict[str, Any] | None:
+        """Of the run's models (`fold.usage`); None: no message of one has passed."""
+        text = self.run.usage_json
+        return None if text is None else msgspec.json.decode(text)
+
     def refused_at(self, severity: str) -> int:
         """How many calls were refused with this severity or a higher one."""
         return sum(self.refused_by_severity[word] for word in SEVERITIES[SEVERITIES.index(severity) :])
@@ -117,6 +124,8 @@ class RunFacts:
             self.run.end(event, producer)
         elif isinstance(event, ev.PolicyLoaded):
             self._policy(event)
+        elif isinstance(event, ev.ModelMessage):
+            self.run.message(event)
 
     def _identify(self, event: AnyEvent) -> None:
         run = self.run
@@ -250,6 +259,7 @@ class RunFacts:
         """For `summary.json` and other programs."""
         counts = self.counts.as_summary(0)
         del counts["duration_ms"]
+        usage = {} if self.usage is None else {"usage": self.usage}
         return {
             "run_id": self.run_id,
             "agent_id": self.agent_id,
@@ -266,6 +276,7 @@ class RunFacts:
             **counts,
             "would_refuse": self.would_refuse,
             "unfinished": self.counts.total - self.ended,
+            **usage,
             "decisions": dict(sorted((+self.actions).items())),
             "refused_by_severity": {word: self.refused_by_severity[word] for word in reversed(SEVERITIES)},
             "refused_by_rule": dict((+self.refused_by_rule).most_common()),

@@ -19,6 +19,7 @@ def document() -> dict[str, Any]:
     page = _object({"rows": {"type": "array", "items": _ROW}, "next_cursor": _TEXT_OR_NULL})
     call = _object(dict.fromkeys(("call_id", "run_id", "server_name", "tool_name", "args_hash"), _TEXT))
     run = _object({"run_id": _TEXT, "status": _TEXT, "calls_total": {"type": "integer"}, "principal": _TEXT_OR_NULL})
+    run["properties"]["usage"] = {"type": ["object", "null"], "description": "What its models used, as it was stated."}
     group = _object({"calls": {"type": "integer"}, "latency_ms_max": _WHOLE_OR_NULL})
     groups = _object({"groups": {"type": "array", "items": group}})
     bad = _object({"line": {"type": "integer"}, "error": _TEXT})

@@ -12,6 +12,7 @@ _COLUMNS = [name for name in CALL_COLUMNS if name != "tags_json"] + ["args_previ
 def as_row(call: Call) -> Row:
     row = {name: getattr(call, name) for name in _COLUMNS}
     row["preview_truncated"] = bool(call.preview_truncated)
+    row["observed"] = bool(call.observed)
     row["tags"] = call.tags or []
     return row
 

@@ -25,6 +25,7 @@ from subluminal.host import home
 from subluminal.ledger.read.groups import COUNTED, FEW_CALLS, MEASURED, STATS, add_up
 from subluminal.ledger.read.lookup import ambiguous, calls_beginning, runs_beginning
 from subluminal.ledger.read.plan import add_functions, plan, run_conditions
+from subluminal.ledger.read.standing import counted_once
 from subluminal.ledger.store.encoding import unpack_text
 from subluminal.ledger.store.lines import LineReader, arrivals, newest_arrival
 from subluminal.ledger.store.schema import open_reader
@@ -37,12 +38,12 @@ CALL_COLUMNS = (
     "bytes_in", "bytes_out", "preview_truncated", "created_at", "seq", "transport", "severity", "reason_code",
     "summary", "backoff_ms", "would_action", "would_rule_id", "would_reason_code", "error_class", "error_code",
     "error_message", "ended_at", "overhead_us", "waited_ms", "args_stream_hash", "result_stream_hash", "ambiguous",
-    "continues", "tool_use_id", "tags_json",
+    "continues", "observed", "tool_use_id", "tags_json",
 )  # fmt: skip
 RUN_COLUMNS = (
     "run_id", "agent_id", "client", "env", "principal", "started_at", "ended_at", "status", "mode", "policy_id",
     "policy_version", "policy_hash", "calls_total", "calls_allowed", "calls_blocked", "calls_throttled", "errors_total",
-    "event_count", "metadata_json", "workload_json",
+    "event_count", "metadata_json", "workload_json", "usage_json",
 )  # fmt: skip
 # What calls can be grouped by: name -> SQL.
 GROUPS = {
@@ -99,21 +100,21 @@ class Ledger:
     # -- calls ------------------------------------------------------------------------------------------------
 
     def calls(self, filters: Filters | None = None, *, limit: int = 50, cursor: str | None = None) -> Page:
-        """One page of calls, newest first."""
+        """One page of calls, newest first: one row for each, however many doors have seen it."""
         _check_limit(limit)
         below = _cursor_id(cursor)
         chosen = plan(self.connection, filters or Filters())
-        found: list[tuple[Any, ...]] = []
+        found: list[int] = []
         for branch in chosen.branches:
             index, where, values = chosen.where(branch)
             order = "c.id DESC"
             if branch.index == "tool_calls_run":
                 order = "c.created_at DESC, c.id DESC"  # the order of that index; the same as by id
             sql = f"SELECT c.id FROM tool_calls c {index} WHERE {where} AND c.id < ? ORDER BY {order} LIMIT ?"
-            found += self.connection.execute(sql, [*values, below, limit + 1]).fetchall()
-        ids = sorted((row[0] for row in found), reverse=True)
-        next_cursor = str(ids[limit - 1]) if len(ids) > limit else None
-        return Page([self._call_row(number) for number in ids[:limit]], next_cursor)
+            found += [row[0] for row in self.connection.execute(sql, [*values, below, limit + 1])]
+        found = sorted(found, reverse=True)
+        more = len(found) > limit
+        return Page([self._call_row(number) for number in found[:limit]], str(found[limit - 1]) if more else None)
 
     def _call_row(self, number: int) -> Row:
         sql = f"SELECT {_CALL_LIST}, p.shim_id FROM tool_calls c LEFT JOIN producers p USING (producer_no)"
@@ -214,13 +215,14 @@ class Ledger:
         sql += " ORDER BY started_at DESC, run_no DESC LIMIT ?"
         rows = self.connection.execute(sql, [*values, limit + 1]).fetchall()
         last = rows[limit - 1] if len(rows) > limit else None
-        return Page([_run(row) for row in rows[:limit]], f"{last['started_at']}~{last['run_no']}" if last else None)
+        told = [counted_once(self.connection, _run(row)) for row in rows[:limit]]
+        return Page(told, f"{last['started_at']}~{last['run_no']}" if last else None)
 
     def run(self, run_id: str) -> Row:
         row = self.connection.execute(f"SELECT {_RUN_LIST} FROM runs WHERE run_id = ?", (run_id,)).fetchone()
         if row is None:
             raise LedgerError(f"There is no run {run_id!r} in the ledger.", hint="`sub runs` lists the runs.")
-        run = _run(row)
+        run = counted_once(self.connection, _run(row))
         columns = "shim_id, host_id, proc_id, started_at, ended_at, status"
         sql = f"SELECT {columns} FROM producers WHERE run_id = ? ORDER BY producer_no"
         run["producers"] = [dict(producer) for producer in self.connection.execute(sql, (run_id,))]
@@ -277,6 +279,7 @@ def _call(row: sqlite3.Row) -> Row:
     call = {name: row[name] for name in CALL_COLUMNS}
     call["shim_id"] = row["shim_id"]
     call["preview_truncated"] = bool(call["preview_truncated"])
+    call["observed"] = bool(call["observed"])
     call["tags"] = _json(call.pop("tags_json")) or []
     return call
 
@@ -285,6 +288,7 @@ def _run(row: sqlite3.Row) -> Row:
     run = {name: row[name] for name in RUN_COLUMNS}
     run["meta"] = _json(run.pop("metadata_json"))
     run["workload"] = _json(run.pop("workload_json"))
+    run["usage"] = _json(run.pop("usage_json"))
     return run
 
 

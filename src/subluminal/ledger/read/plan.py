@@ -92,7 +92,7 @@ def plan(connection: sqlite3.Connection, filters: Filters) -> Plan:
         for column, index in _LEADING.items()
         if column in asked
     ]
-    rest = _plain_conditions(asked)
+    rest = [*standing(connection), *_plain_conditions(asked)]
     if "decision" in asked and ALLOW not in asked["decision"]:
         refused = "c.decision = '{}' AND c.decision <> 'ALLOW'"
         leaders.append([Condition(refused.format(word), (), "tool_calls_refused") for word in asked["decision"]])
@@ -114,6 +114,13 @@ def plan(connection: sqlite3.Connection, filters: Filters) -> Plan:
         return Plan([BY_TIME], rest)
     best = leaders[0] if len(leaders) == 1 else min(leaders, key=lambda group: _probe(connection, group))
     return Plan(best, rest + [_filtering(group) for group in leaders if group is not best])
+
+
+def standing(connection: sqlite3.Connection) -> list[Condition]:
+    """One row for each call, however many doors have seen it; nothing to ask for where no call was seen twice."""
+    if connection.execute("SELECT 1 FROM joined LIMIT 1").fetchone() is None:
+        return []
+    return [Condition("c.id NOT IN (SELECT id FROM joined)")]
 
 
 def _names_condition(asked: dict[str, Any]) -> Condition:

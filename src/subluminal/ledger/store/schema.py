@@ -228,7 +228,20 @@ CREATE TABLE conflicts (
 ) WITHOUT ROWID;
 """
 
-MIGRATIONS: tuple[str, ...] = (V1, V2, V3)
+# `joined`: calls for which that of another door stands (`store.join_rows`).
+V4 = """
+CREATE INDEX tool_calls_use ON tool_calls (run_id, tool_use_id) WHERE tool_use_id IS NOT NULL;
+CREATE TABLE joined (id INTEGER PRIMARY KEY, run_id TEXT NOT NULL);
+CREATE INDEX joined_run ON joined (run_id);
+"""
+
+# What no event told before: nothing is to be folded again.
+V5 = """
+ALTER TABLE runs ADD COLUMN usage_json TEXT;
+ALTER TABLE tool_calls ADD COLUMN observed INTEGER;
+"""
+
+MIGRATIONS: tuple[str, ...] = (V1, V2, V3, V4, V5)
 SCHEMA_VERSION = len(MIGRATIONS)
 
 # A reader that met a writer's checkpoint, or another writer, waits this long before it gives up.
@@ -271,10 +284,14 @@ def _refold(connection: sqlite3.Connection, version: int) -> None:
         from subluminal.ledger.store.refold import refold
 
         refold(connection)
-    else:
+    elif version == 2:
         from subluminal.ledger.store.reown import reown
 
         reown(connection)
+    elif version == 3:
+        from subluminal.ledger.store.join_rows import join_all
+
+        join_all(connection)
 
 
 def open_writer(path: str, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> sqlite3.Connection:

@@ -22,6 +22,7 @@ from subluminal.ledger.fold.reading import AnyEvent
 from subluminal.ledger.fold.run import RUN_COLUMNS, RUN_PLACES, Producer, Run, TypedCall, json_text, run_values
 from subluminal.ledger.store.chain import GENESIS, link
 from subluminal.ledger.store.encoding import pack_lines, pack_text
+from subluminal.ledger.store.join_rows import join_rows
 from subluminal.ledger.store.lines import N_BITS, SEGMENT_LINES, TIE_BITS
 from subluminal.ledger.store.policies import find_snapshot
 
@@ -181,7 +182,10 @@ class CallTable:
         first_previews = _Shapes(PREVIEW_COLUMNS, _insert_preview)
         later_previews = _Shapes(PREVIEW_COLUMNS, _upsert_preview)
         hints: list[tuple[Any, ...]] = []
+        by_use: dict[tuple[str, str], None] = {}
         for call in self._changed.values():
+            if call.tool_use_id is not None:
+                by_use[call.run_id, call.tool_use_id] = None
             was_stored = call.stored
             if not was_stored:
                 fresh.add(call)
@@ -205,6 +209,7 @@ class CallTable:
         for shapes in (fresh, filled, rewritten, first_previews, later_previews):
             shapes.write(self._connection)
         self._connection.executemany(_PUT_HINT, hints)
+        join_rows(self._connection, by_use)
         self._forget_ended()
 
     def _forget_ended(self) -> None:

@@ -228,6 +228,9 @@ class Store:
         if event.load.ok:
             self._catalogue.saw_policy(event.policy, None, event.ts)
 
+    def _model_message(self, event: ev.ModelMessage, n: int, producer: Producer, run: Run) -> None:
+        run.message(event)
+
     def _agent_event(self, event: ev.AgentEventRecorded, n: int, producer: Producer, run: Run) -> None:
         self._agent.add(event, n, run.run_no)
 
@@ -336,4 +339,5 @@ _FOLDS: dict[type, Callable[[Store, Any, int, Producer, Run], None]] = {
     ev.RunEnd: Store._run_end,
     ev.PolicyLoaded: Store._policy_loaded,
     ev.AgentEventRecorded: Store._agent_event,
+    ev.ModelMessage: Store._model_message,
 }

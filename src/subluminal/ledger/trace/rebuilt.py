@@ -164,6 +164,11 @@ _QUERIES = (
         f" FROM tool_calls c LEFT JOIN hints h USING (id) LEFT JOIN producers s USING (producer_no) {_BY_CALL}",
         "the call's hint",
     ),
+    (
+        "SELECT c.call_id, s.shim_id, j.run_id FROM tool_calls c JOIN joined j USING (id)"
+        f" LEFT JOIN producers s USING (producer_no) {_BY_CALL}",
+        "the call's row in joined",
+    ),
     # Their number in the chain, which is the lower half of their id, is theirs alone.
     (
         f"SELECT a.id - (r.run_no << {N_BITS}), a.at, a.agent_kind, a.kind, a.channel, a.text, a.message, a.data_json,"

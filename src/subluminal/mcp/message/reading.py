@@ -28,7 +28,8 @@ _NO_METHOD = {BATCH: "batch", RESPONSE: "response"}
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 ABSENT = Raw(b"")
-_ERA_2026 = b'"io.modelcontextprotocol/protocolVersion"'
+PROTOCOL_VERSION_KEY = "io.modelcontextprotocol/protocolVersion"  # in `_meta`, from 2026-07-28 on
+_ERA_2026 = b'"%s"' % PROTOCOL_VERSION_KEY.encode()
 _CONTEXT_KEYS = ("claudecode/toolUseId", "callId", "itemId", "threadId", "traceparent")
 _CONTEXT_KEYS_RAW = tuple(key.encode() for key in _CONTEXT_KEYS)
 _MAX_CONTEXT_CHARS = 256

@@ -10,7 +10,7 @@ import os
 
 STARTER = "starter"
 # In the order in which they are listed.
-TEMPLATES = (STARTER, "readonly", "filesystem", "git", "github", "browser", "database", "ci")
+TEMPLATES = (STARTER, "readonly", "filesystem", "git", "github", "browser", "database", "shell", "coding", "ci")
 _DIRECTORY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "templates")
 _DESCRIPTION = b"description: "
 

@@ -42,6 +42,7 @@ from subluminal.core.engine.matchers import selectors_match
 from subluminal.core.engine.stack import Stack, Verdict
 from subluminal.core.engine.state import LocalState
 from subluminal.policy.replay.sight import asks_for, looks_at_args
+from subluminal.policy.replay.simulate import as_recorded
 
 if TYPE_CHECKING:
     from subluminal.core.engine.state import Op
@@ -189,7 +190,7 @@ class Backtest:
         if risk:
             sure = frozenset() if run.policy_tags is None else risk - run.policy_tags
         call = ToolCall(recorded.server_name, recorded.tool_name, None, recorded.bytes_in, risk_classes=sure)
-        call.ambiguous, call.continues = recorded.ambiguous, recorded.continues
+        as_recorded(call, recorded)
         needs = self._needs_of(call, risk, sure)
         value = _arguments(recorded) if needs.args and recorded.args_hash else None
         unseen = needs.args and bool(recorded.args_hash) and value is None

@@ -18,7 +18,7 @@ from subluminal.contracts.history import RecordedCall, RecordedRun
 from subluminal.contracts.toolcall import ToolCall
 from subluminal.contracts.vocabulary import ALLOW, RUN_TERMINATED, TOOL_NOT_LISTED
 from subluminal.policy.replay.explain import Explanation
-from subluminal.policy.replay.simulate import Simulation, decision_dict
+from subluminal.policy.replay.simulate import Simulation, as_recorded, decision_dict
 from subluminal.policy.selectors import left_out
 
 _MASK = b"[REDACTED:"
@@ -101,7 +101,7 @@ def _as_call(call: RecordedCall, run: RecordedRun) -> ToolCall:
     classes = call.tags - (run.policy_tags or frozenset())
     known = None if call.reason_code == TOOL_NOT_LISTED else classes
     made = ToolCall(call.server_name, call.tool_name, None, call.bytes_in, risk_classes=known)
-    made.ambiguous, made.continues = call.ambiguous, call.continues
+    as_recorded(made, call)
     return made
 
 

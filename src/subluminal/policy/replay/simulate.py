@@ -7,13 +7,24 @@ from typing import Any
 
 from subluminal.contracts.canonical import canonical_bytes, digest, parse
 from subluminal.contracts.decision import Decision
+from subluminal.contracts.history import RecordedCall
 from subluminal.contracts.identity import Identity
+from subluminal.contracts.tool_use import CALL_IDS
 from subluminal.contracts.toolcall import ToolCall
 from subluminal.core.engine.bundle import Engine
 from subluminal.core.engine.stack import Stack, Verdict
 from subluminal.core.engine.state import LocalState
 from subluminal.core.engine.trace import unmatched
 from subluminal.host.places import ThisMachine
+
+
+def as_recorded(call: ToolCall, recorded: RecordedCall) -> None:
+    """What of a call decides, beside its tool and its arguments: that several doors saw it, so that it is charged once,
+    and that it was only observed."""
+    call.ambiguous, call.continues = recorded.ambiguous, recorded.continues
+    call.observed, call.transport = recorded.observed, recorded.transport
+    if recorded.tool_use_id is not None:
+        call.call_context = {CALL_IDS[0]: recorded.tool_use_id}
 
 
 class Simulation:

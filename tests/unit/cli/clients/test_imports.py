@@ -33,7 +33,7 @@ def test_import_then_restore_is_byte_identical_and_keeps_the_names(home: ClientH
     original = (CORPUS / source).read_bytes()
     path = home.write(client, original)
 
-    imported = sub("import", client)
+    imported = sub("import", client, "--offline")
 
     assert imported.returncode == 0, imported.stderr
     assert f"sub restore {client}" in imported.stderr and "sub tail" in imported.stderr
@@ -179,3 +179,11 @@ def test_names_from_a_hostile_repository_cannot_drive_the_terminal(home: ClientH
 def test_help_has_examples(home: ClientHome, command: str) -> None:
     shown = sub(command, "--help").stdout
     assert "Examples:" in shown and f"sub {command} claude" in shown and "windsurf" in shown
+
+
+def test_a_scope_that_there_is_not_is_said(home: ClientHome) -> None:
+    home.write("codex", "")
+    unknown = sub("import", "codex", "--scope", "moon")
+    assert unknown.returncode == 2 and "'moon' is not one of 'user', 'local', 'project', 'managed'" in unknown.stderr
+    none = sub("import", "codex", "--scope", "managed")
+    assert none.returncode == 1 and "Codex has no file of the scope managed here." in none.stderr

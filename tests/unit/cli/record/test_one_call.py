@@ -89,14 +89,11 @@ def test_a_call_that_a_shim_and_the_server_itself_saw_is_told_once_with_both_doo
     home = tmp_path / "ledger"
     stored(home, [line.rstrip() for line in (*shim.events.lines(), *inside.lines())])
 
-    assert sorted(call["tool_use_id"] or "" for call in query(home)) == [
-        "",
-        "",
-        "toolu_1",
-        "toolu_1",
-        "toolu_2",
-        "toolu_2",
-    ]
+    asked = query(home)
+    assert sorted(call["tool_use_id"] or "" for call in asked) == ["", "", "toolu_1", "toolu_2"], "without an id: never"
+    assert [call["decision"] for call in asked if call["tool_use_id"] == "toolu_2"] == ["BLOCK"], "the strictest stands"
+    assert [call["tool_use_id"] for call in query(home, "--decision", "ALLOW", "--tool", "delete_note")] == []
+    assert [len(query(home, "--limit", str(limit))) for limit in (1, 2, 3, 4, 5)] == [1, 2, 3, 4, 4]
     timeline = json.loads(run_sub(home, "show", "run-1", "--json", "--no-sync").stdout)["timeline"]
     calls = [item for item in timeline if item["kind"] == "call"]
     doors = {"mcp_stdio", "in_process"}

@@ -106,7 +106,7 @@ def tail_lines(home, *options: str):
         except AssertionError as error:
             error.add_note(f"there are: {got.decode()}")
             raise
-        return got.decode().splitlines()
+        return got[: got.rindex(b"\n")].decode().splitlines()
 
     try:
         yield process, lines
@@ -119,8 +119,13 @@ def tail_lines(home, *options: str):
 def followed(shim: Journal, lines) -> int:
     """Wait until new calls are followed: of one made before, only its last state is told. How many lines that took."""
     shim.write(*shim.events.call(tool="warm-up"))
+
+    def has_ended(line: str) -> bool:
+        """A row names its members whatever their values: its state is what counts."""
+        return "warm-up" in line and (json.loads(line)["state"] == "ended" if line.startswith("{") else "OK" in line)
+
     count = 1
-    while "warm-up" not in (text := lines(count))[-1] or not ("ended" in text[-1] or "OK" in text[-1]):
+    while not has_ended((text := lines(count))[-1]):
         count = len(text) + 1
     return len(text)
 
@@ -130,7 +135,8 @@ def on_terminal(home, *options: str, **size: int) -> TerminalProgram:
 
 
 def first_line_of(program: TerminalProgram, word: str) -> str:
-    return next(row for row in program.screen.rows if word in row)
+    """Two columns at least: it may be being drawn again."""
+    return next((row for row in program.screen.rows if word in row), "- -")
 
 
 # -- a person at a terminal -------------------------------------------------------------------------------------------
@@ -148,10 +154,11 @@ def test_a_call_through_a_real_shim_changes_in_place_until_it_has_ended(home, tm
         agent.call("push_branch", {"branch": "main"})
         agent.call("read", {"path": "README"})
         program.wait_for("ci/read", "hint: Open a pull request.", 'try: {"branch":"feature"}')
-        assert first_line_of(program, "ci/build").split()[1] == "running…"
+        program.wait_until(lambda: first_line_of(program, "ci/build").split()[1] == "running…", "the slow one's line")
         agent.call("build", {"target": "some"})  # the second releases both
         agent.reply(slow)
         program.wait_until(lambda: first_line_of(program, '"all"').split()[1] == "OK", "the end")
+        program.wait_for("ci/read", '"some"')  # lines below are drawn again, and may come in pieces
         assert program.screen.text.count('"all"') == 1
         places = [program.screen.text.index(name) for name in ("ci/build", "ci/push_branch", "hint:", "ci/read")]
         assert places == sorted(places)
@@ -265,6 +272,59 @@ def test_json_has_one_object_for_each_change_of_state(home):
         ("ended", "BLOCK", "ERROR"),
     ]
     assert changes[2]["reason_code"] == "DENYLIST_MATCH" and changes[2]["args_preview"] == '{"path":"."}'
+
+
+def test_a_call_that_two_doors_see_is_told_once_by_the_one_that_speaks_for_it(home):
+    with ledgerd(home), tail_lines(home, "--json") as (_, lines), journal(home, shim_id="hook") as hook:
+        began = followed(hook, lines)
+        with journal(home, shim_id="shim") as shim:
+            at_hook, at_shim = hook.events, shim.events
+            hook.write(at_hook.seen("hook", "toolu_1"), at_hook.decision())
+            lines(began + 2)
+            shim.write(at_shim.seen("mcp_stdio", "toolu_1"), at_shim.decision(), at_shim.end())
+            hook.write(at_hook.end())
+            lines(began + 3)
+            hook.write(at_hook.seen("hook", "toolu_2"), at_hook.decision())
+            lines(began + 5)
+            shim.write(at_shim.seen("mcp_stdio", "toolu_2"), at_shim.decision("BLOCK"), at_shim.end("ERROR"))
+            lines(began + 7)
+            hook.write(at_hook.end("ERROR"), *at_hook.call())
+            told = [json.loads(line) for line in lines(began + 10)[began:]]
+    shown = [(call["tool_use_id"], call["transport"], call["decision"], call["state"]) for call in told]
+    assert shown == [
+        ("toolu_1", "hook", None, "started"),
+        ("toolu_1", "hook", "ALLOW", "decided"),
+        ("toolu_1", "hook", "ALLOW", "ended"),
+        ("toolu_2", "hook", None, "started"),
+        ("toolu_2", "hook", "ALLOW", "decided"),
+        ("toolu_2", "mcp_stdio", "BLOCK", "decided"),
+        ("toolu_2", "mcp_stdio", "BLOCK", "ended"),
+        *((None, "mcp_stdio", decision, state) for decision, state in ((None, "started"), ("ALLOW", "decided"))),
+        (None, "mcp_stdio", "ALLOW", "ended"),
+    ]
+
+
+def test_a_call_that_three_doors_see_is_told_once_and_the_refusal_of_any_speaks(home):
+    with ledgerd(home), tail_lines(home, "--json") as (_, lines), journal(home, shim_id="model") as model:
+        began = followed(model, lines)
+        with journal(home, shim_id="hook") as hook, journal(home, shim_id="shim") as shim:
+            first, second, third = model.events, hook.events, shim.events
+            model.write(first.seen("messages_api", "toolu_1"), first.decision())
+            lines(began + 2)
+            hook.write(second.seen("hook", "toolu_1"), second.decision())
+            shim.write(third.seen("mcp_stdio", "toolu_1"), third.decision("BLOCK"), third.end("ERROR"))
+            lines(began + 4)
+            hook.write(second.end("ERROR"))
+            model.write(first.end("ERROR"), *first.call())
+            told = [json.loads(line) for line in lines(began + 7)[began:]]
+    assert [(call["tool_use_id"], call["transport"], call["decision"], call["state"]) for call in told] == [
+        ("toolu_1", "messages_api", None, "started"),
+        ("toolu_1", "messages_api", "ALLOW", "decided"),
+        ("toolu_1", "mcp_stdio", "BLOCK", "decided"),
+        ("toolu_1", "mcp_stdio", "BLOCK", "ended"),
+        *((None, "mcp_stdio", decision, state) for decision, state in ((None, "started"), ("ALLOW", "decided"))),
+        (None, "mcp_stdio", "ALLOW", "ended"),
+    ]
 
 
 def test_events_are_the_exact_lines(home):

@@ -50,6 +50,7 @@ def lines(text: str, number: int = 3) -> list[str]:
         ambiguous=text,
         continues=text,
         timeout_ms=number,
+        observed=True,
     )
     hint = Hint(text, "BUDGET", {"a": text, "b": [1, {"c": number}]}, text)
     would = Decision("BLOCK", None, "critical", text, text, policy=policy)
@@ -77,6 +78,8 @@ def lines(text: str, number: int = 3) -> list[str]:
         emitter.hint_issued(WALL, "c1", hint),
         emitter.policy_loaded(WALL, policy, False, text, text),
         emitter.secret_injection(WALL, text, text, "env", True),
+        emitter.settings_change(WALL, text, True, text),
+        emitter.model_message(WALL, {"message_id": text, "input_tokens": number, "cached_in_input": True, "api": text}),
         emitter.shim_health(WALL, health),
         emitter.breaker_trip(WALL, ref, trip),
         emitter.run_end(WALL, "SUCCEEDED", summary),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -40,6 +41,38 @@ def test_what_differs_in_id_server_or_arguments_is_another_call(other: dict[str,
     run = limited(1)
     assert at(run, "mcp_stdio") == "ALLOW"
     assert at(run, "in_process", **other) == "BLOCK"
+
+
+DOORS = ("messages_api", "hook", "mcp_stdio")
+
+
+@pytest.mark.parametrize("order", list(permutations(DOORS)), ids="-".join)
+def test_three_doors_are_one_charge_in_whatever_order_they_are_asked(order: tuple[str, ...]) -> None:
+    run = limited(2)
+    assert [at(run, door) for door in order] == ["ALLOW"] * 3
+    assert [at(run, door) for door in order] == ["ALLOW"] * 3, "the same id again is another call, for all of them"
+    assert at(run, order[0]) == "BLOCK"
+    assert at(run, order[1]) == "BLOCK", "a door that has seen the id before is charged, whoever else has not"
+
+
+@pytest.mark.parametrize("again", DOORS)
+def test_of_three_doors_each_that_sees_the_id_twice_charges_twice(again: str) -> None:
+    run = limited(2)
+    assert [at(run, door) for door in DOORS] == ["ALLOW"] * 3
+    assert [at(run, again), at(run, again)] == ["ALLOW", "BLOCK"]
+
+
+@pytest.mark.parametrize("refusing", DOORS)
+def test_a_door_that_refuses_leaves_the_claims_of_the_others_as_they_are(refusing: str) -> None:
+    """Its policy may be another: the run's state is the same."""
+    counted = rule("few", "budget", tools("*"), scope="run", limit_calls=1, on_exceed="BLOCK")
+    run, strict = limited(1), Run(compiled(counted, rule("no", "deny", tools("t"))))
+    strict.state = run.state
+    decided = [at(strict if door == refusing else run, door) for door in DOORS]
+    expected = ["BLOCK" if door == refusing else "ALLOW" for door in DOORS]
+    if refusing == DOORS[0]:  # an attempt is charged, and nobody has claimed the call
+        expected[1:] = ["BLOCK", "BLOCK"]
+    assert decided == expected
 
 
 def test_a_refused_call_leaves_no_claim() -> None:

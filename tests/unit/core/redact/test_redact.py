@@ -13,7 +13,7 @@ import pytest
 from harness.effort import calls_made, cpu_ratio, growth
 from harness.secret_corpus import encodings, filler, random_secret
 from subluminal.contracts.errors import ConfigError
-from subluminal.core.redact.redactor import INJECTED, Redactor
+from subluminal.core.redact.redactor import INJECTED, MAX_LEARNED, Redactor
 from subluminal.core.redact.spellings import MIN_SECRET_BYTES
 
 SEED = 20261115
@@ -39,6 +39,38 @@ def test_no_encoding_of_a_random_secret_survives(chunk: int) -> None:
             masked, flags = redactor.mask(data)
             assert INJECTED in flags, (name, secret, data)
             assert_clean(masked, parts, (name, secret, data))
+
+
+def test_a_secret_that_is_learned_later_is_masked_like_one_that_was_given() -> None:
+    rng = random.Random(SEED)
+    given, learned = random_secret(rng), random_secret(rng)
+    redactor = Redactor([given])
+    text = f"{given} and {learned}"
+    assert learned in redactor.mask_text(text)
+    redactor.learn(learned)
+    assert redactor.mask_text(text) == "[REDACTED:injected_secret] and [REDACTED:injected_secret]"
+    for name, encoded, parts in encodings(learned, rng):
+        masked, flags = redactor.mask(encoded)
+        assert INJECTED in flags, name
+        assert_clean(masked, parts, name)
+
+
+def test_of_many_that_are_learned_the_last_ones_and_those_given_are_masked() -> None:
+    redactor = Redactor(["given-at-the-start"])
+    for number in range(1000):
+        redactor.learn(f"token-number-{number:04}-of-many")
+    redactor.learn("abc")
+    masked = redactor.mask_text("token-number-0999-of-many given-at-the-start abc")
+    assert masked == "[REDACTED:injected_secret] [REDACTED:injected_secret] abc"
+    assert redactor.refused == 0, "a token that is too short is its server's matter"
+    assert calls_made(lambda: redactor.learn("token-number-0999-of-many")) < 20, "known already"
+
+
+def test_what_is_told_again_is_in_use_and_not_forgotten() -> None:
+    redactor = Redactor()
+    for number in range(100):
+        redactor.learn("secret-of-the-client", f"token-number-{number:04}-of-many")
+    assert redactor.mask_text("secret-of-the-client") == "[REDACTED:injected_secret]"
 
 
 @pytest.mark.parametrize(
@@ -359,3 +391,17 @@ def test_the_cheap_tests_never_pass_over_what_the_full_search_finds() -> None:
             passed += 1
             assert redactor._shape_spans(text.encode()) == [], text
     assert 400 < passed < 3600, "the samples must be of both kinds"
+
+
+def test_what_comes_up_later_is_masked_from_then_on_and_the_oldest_is_forgotten() -> None:
+    redactor = Redactor(["first-secret-value"])
+    later = "renewed-token-0123456789"
+    assert redactor.mask(later.encode()) == (later.encode(), ())
+    redactor.learn(later, "first-secret-value")
+    for text in (later, later * 100, "first-secret-value"):
+        masked, flags = redactor.mask(text.encode())
+        assert later.encode() not in masked and flags == ("injected_secret",)
+    for number in range(MAX_LEARNED):
+        redactor.learn(f"token-of-minute-{number:04}")
+    assert redactor.mask(b"token-of-minute-0000")[1] and redactor.mask(b"first-secret-value")[1]
+    assert redactor.mask(later.encode()) == (later.encode(), ())

@@ -187,6 +187,42 @@ def test_rings_that_go_round_lose_nothing_that_fits_and_give_nothing_old(tmp_pat
     assert max(rounds) > 2, rounds
 
 
+def test_a_call_with_more_new_keys_than_a_ring_takes_at_once_is_whole_or_nothing(tmp_path: Path) -> None:
+    """A policy of thousands of rules: its keys stay in the table, and move with later calls."""
+    dice = random.Random(1)
+    state = opened(tmp_path)
+    model: dict[bytes, tuple[int, ...]] = {}
+    killed = written = 0
+    for number in range(30):
+        count = 3_000 if number % 3 == 0 else 3
+        ops = [(WINDOW, dice.randbytes(16), (number,)) for _ in range(count)]
+        state.begin()
+        real, table.os = table.os, Dying(dice.randrange(24) if number % 2 else 10**6, 0.5)  # type: ignore[attr-defined]
+        try:
+            state.commit(ops, True)
+        except Killed:
+            killed += 1
+            state.close()
+            state = opened(tmp_path)
+        finally:
+            table.os = real  # type: ignore[attr-defined]
+        state.begin()
+        found = [state.get(WINDOW, key) for _, key, _ in ops]
+        state.abandon()
+        assert found in ([None] * count, [(number,)] * count)
+        if found[0] is not None:
+            written += 1
+            model |= {key: values for _, key, values in ops}
+            while len(model) > 3_000:  # with so many at once, who is the least recently used is not kept to the call
+                del model[next(iter(model))]
+    assert killed > 5
+    assert written > 15
+    for view in (state, opened(tmp_path)):
+        view.begin()
+        assert all(view.get(WINDOW, key) == values for key, values in model.items())
+        view.abandon()
+
+
 class TableModel(RuleBasedStateMachine):
     """Three processes over one file, and a dictionary beside it."""
 

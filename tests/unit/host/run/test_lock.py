@@ -80,6 +80,21 @@ def test_a_loop_that_leaves_the_queue_leaves_the_lock(locks: list[QueuedLock]) -
     assert three.take(GENEROUS_S)
 
 
+def test_who_asks_when_it_has_come_for_another_is_told_at_once_and_the_queue_goes_on(locks: list[QueuedLock]) -> None:
+    one, two, _ = locks
+    for _ in range(3):
+        told = [threading.Event(), threading.Event()]
+        assert one.take(0)
+        two.ask(told[0].set)
+        let_go(one)
+        assert told[0].wait(GENEROUS_S)
+        two.ask(told[1].set)  # before anybody has taken it
+        assert told[1].wait(GENEROUS_S)
+        assert two.take_asked()
+        assert not two.take_asked()
+        let_go(two)
+
+
 def test_the_lock_of_a_killed_process_is_free(path: str, locks: list[QueuedLock]) -> None:
     ready, tell = os.pipe()
     child = os.fork()

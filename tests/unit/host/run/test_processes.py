@@ -100,7 +100,7 @@ def test_root_does_not_signal_what_another_user_says_is_of_its_run(home: Path, s
 def test_a_process_of_the_run_cannot_pass_for_the_ledger_daemon(home: Path, start: Start) -> None:
     pretender = start("SUB_RUN_ID=run-1", f"SUB_HOME={home}")
     (home / "ledgerd.pid").write_text(str(pretender))
-    assert run_processes("run-1", below=os.getpid()) == [pretender]
+    assert pretender in run_processes("run-1", below=os.getpid())  # beside what other tests keep for the session
 
 
 @pytest.mark.parametrize("claim", [-1, 0, 1, "x", None])

@@ -30,7 +30,7 @@ from subluminal.core.engine.state import (
 from subluminal.host.run import table
 from subluminal.host.run.files import remove_stale, state_path
 from subluminal.host.run.listing import kill, list_runs
-from subluminal.host.run.pages import FILE_BYTES, PAGE, RINGS_AT, TABLE_ROOM, TABLES_AT, WORDS_AT
+from subluminal.host.run.pages import FILE_BYTES, FRONT, FRONT_AT, PAGE, RINGS_AT, TABLE_ROOM, TABLES_AT, WORDS_AT
 from subluminal.host.run.state import SharedState
 
 KEY = b"k" * 16
@@ -245,12 +245,21 @@ def test_more_state_in_one_call_than_the_file_holds_is_refused_and_forgotten() -
 
 
 def written_run() -> str:
+    """Three commits, the budget's entry and a new mark in each."""
     state = shared()
     for number in range(1, 4):
-        put(state, number)
+        state.begin()
+        state.commit([(RUN, KEY, (number, 0, 0)), (MARK, key(number), (number, 0))])
     path = state.path
     state.close()
     return path
+
+
+def length_of(whole: bytes, copy: int) -> int:
+    """With its tail."""
+    length, tail_length, version, _ = FRONT.unpack_from(whole, copy + FRONT_AT)
+    assert (tail_length, version) == (3 * 36, 3)
+    return FRONT_AT + int(length) + int(tail_length)
 
 
 def test_whichever_byte_of_the_newest_table_is_damaged_the_one_before_it_stands() -> None:
@@ -258,7 +267,7 @@ def test_whichever_byte_of_the_newest_table_is_damaged_the_one_before_it_stands(
     path = written_run()
     whole = Path(path).read_bytes()
     newest = TABLES_AT + TABLE_ROOM  # three commits: the third is version 3, the second copy
-    length = int.from_bytes(whole[newest + 4 : newest + 8], "little")
+    length = length_of(whole, newest)
     for at in range(newest, newest + length):
         damaged = bytearray(whole)
         damaged[at] ^= 0x5A
@@ -274,7 +283,7 @@ def test_a_table_cut_off_at_any_byte_is_as_if_it_never_was() -> None:
     path = written_run()
     whole = Path(path).read_bytes()
     newest = TABLES_AT + TABLE_ROOM
-    length = int.from_bytes(whole[newest + 4 : newest + 8], "little")
+    length = length_of(whole, newest)
     older = whole[TABLES_AT : TABLES_AT + TABLE_ROOM]
     for cut in range(length):
         torn = bytearray(whole)
@@ -365,6 +374,60 @@ def test_entries_that_every_call_uses_do_not_keep_the_idle_ones_of_other_pools_i
     state.abandon()
 
 
+def test_a_call_with_a_new_key_is_one_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    state, stores = shared(), []
+    real = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda *store: (stores.append(store[2]), real(*store))[1])
+    for number in range(1000):
+        state.begin()
+        assert state.get(WINDOW, key(number)) is None
+        state.commit([(RUN, KEY, (number, 0, 0)), (WINDOW, key(number), (number,))], True)
+    assert 1000 < len(stores) < 1050, "and one more for many calls, to a ring"
+
+
+def test_an_entry_that_was_written_many_times_may_become_longer() -> None:
+    state, other = shared(), key(1)
+    for values in [(1, 2, 3)] * 4 + [(1, 2, 3, 4), (5, 6, 7)] * 2:
+        state.begin()
+        state.commit([(KEYED, KEY, values), (RUN, other, values[:3])], True)
+        for view in (state, shared()):
+            view.begin()
+            assert (view.get(KEYED, KEY), view.get(RUN, other)) == (values, values[:3])
+            view.abandon()
+
+
+@pytest.mark.parametrize("again", [(5,), (5, 6)], ids=["as long", "longer"])
+def test_a_new_key_that_is_used_again_has_its_newest_values_wherever_it_moves(again: tuple[int, ...]) -> None:
+    one, two = shared(), shared()
+    one.begin()
+    one.commit([(WINDOW, KEY, (1,))])
+    two.begin()
+    assert two.get(WINDOW, KEY) == (1,), "from the tail"
+    two.commit([(WINDOW, KEY, again)])
+
+    def seen() -> list[tuple[int, ...] | None]:
+        found = []
+        for state in (one, two, shared()):
+            state.begin()
+            found.append(state.get(WINDOW, KEY))
+            state.abandon()
+        return found
+
+    assert seen() == [again] * 3
+    for number in range(200):  # the tail, and with it the first entry, goes to a ring
+        one.begin()
+        one.commit([(MARK, key(number), (number, 0)), (WINDOW, key(number + 500), (number,))])
+    assert seen() == [again] * 3
+    for number in range(200, 300):  # the table's own entries too
+        one.begin()
+        one.commit([(KEYED, key(number), tuple(range(30)))])
+        one.begin()
+        one.commit([(WINDOW, key(number + 500), (number,))])
+        one.begin()
+        one.commit([(WINDOW, key(number + 500), (number, 1))])
+    assert seen() == [again] * 3
+
+
 def test_a_process_that_starts_afresh_takes_the_others_with_it() -> None:
     path = written_run()
     one, two = (Run(compiled(BUDGET, on_error="ALLOW"), state=shared()) for _ in range(2))
@@ -389,6 +452,8 @@ def test_a_damaged_cold_page_is_noticed_by_those_who_need_it() -> None:
     for start in range(0, 1024, 64):
         state.begin()
         state.commit([(MARK, key(number), (number, 0)) for number in range(start, start + 64)])
+    state.begin()
+    state.commit([(MARK, key(1024), (1024, 0))])
     with open(state.path, "r+b") as file:
         for at in range(RINGS_AT, FILE_BYTES, PAGE):
             file.seek(at + 20)
@@ -396,7 +461,7 @@ def test_a_damaged_cold_page_is_noticed_by_those_who_need_it() -> None:
     state.begin()
     with pytest.raises(StateDamaged):
         state.get(MARK, key(0))
-    assert state.get(MARK, key(1023)) == (1023, 0)
+    assert state.get(MARK, key(1024)) == (1024, 0), "it is in the table"
     state.abandon()
 
 

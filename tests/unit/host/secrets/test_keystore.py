@@ -10,7 +10,7 @@ import pytest
 
 from harness.keychain import FILE, NONE, use_keychain
 from subluminal.contracts.errors import ConfigError, SecretError
-from subluminal.host.secrets.keystore import FileStore, keychain_available, open_store
+from subluminal.host.secrets.keystore import LOGINS, FileStore, keychain_available, open_store
 
 VALUE = 'a "value"\nwith ünicode \\ and more'
 
@@ -210,6 +210,36 @@ def test_a_foreign_file_in_the_store_is_named(tmp_path: Path) -> None:
     (Path(store.directory) / "ref").write_bytes(b"something else")
     with pytest.raises(SecretError, match="not a stored secret"):
         store.get("ref")
+
+
+@pytest.mark.parametrize("keychain", [NONE, FILE])
+@pytest.mark.parametrize("source", ["file", "keychain"])
+def test_kinds_of_values_are_kept_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, keychain: str
+) -> None:
+    use_keychain(monkeypatch, tmp_path, keychain)
+    if source == "keychain" and keychain == NONE:
+        source = "file"
+    environ = {"SUB_HOME": str(tmp_path / "home")}
+    secrets, logins = open_store(source, environ), open_store(source, environ, LOGINS)
+    logins.put("ref", VALUE)
+    assert secrets.get("ref") is None and secrets.refs() == []
+    secrets.put("ref", "another value of the same name")
+    assert logins.get("ref") == VALUE
+    assert logins.remove("ref") and secrets.get("ref") == "another value of the same name"
+
+
+def test_an_encrypted_login_is_no_secret_wherever_it_is_moved_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_keychain(monkeypatch, tmp_path, FILE)
+    environ = {"SUB_HOME": str(tmp_path / "home")}
+    secrets = open_store("file", environ)
+    secrets.put("other", VALUE)
+    assert open_store("file", environ, LOGINS).put("ref", VALUE).encrypted
+    (tmp_path / "home" / "logins" / "ref").rename(tmp_path / "home" / "secrets" / "ref")
+    with pytest.raises(SecretError, match="cannot be decrypted"):
+        secrets.get("ref")
 
 
 def test_env_stores_nothing_and_says_which_variable_to_set() -> None:

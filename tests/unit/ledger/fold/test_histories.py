@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from harness.histories import histories, outcomes
 from harness.ledger import EventMaker
 from subluminal.cli.tail.command import Tail
+from subluminal.cli.tail.doors import Key
 from subluminal.cli.tail.view import View
 from subluminal.contracts.counts import Counts
 from subluminal.contracts.filters import Filters
@@ -72,7 +73,7 @@ class Shown(View):
     def __init__(self) -> None:
         self.calls: Outcomes = {}
 
-    def call(self, call: Call, ledger: Ledger | None) -> None:
+    def call(self, call: Call, ledger: Ledger | None, place: Key) -> None:
         self.calls[call.call_id] = (call.decision, call.status)
 
 

@@ -138,6 +138,15 @@ TAMPERED = {
         "UPDATE tool_calls SET run_id = 'no-run' WHERE decision = 'BLOCK'",
         "1 tool_calls of no run",
     ),
+    "joined, put in": (
+        "INSERT INTO joined SELECT id, run_id FROM tool_calls WHERE decision = 'BLOCK'",
+        "the call's row in joined is there",
+    ),
+    "joined, as of another run": (
+        "INSERT INTO joined SELECT id, 'run-2' FROM tool_calls WHERE decision = 'BLOCK'",
+        "the call's row in joined is there",
+    ),
+    "joined, orphaned": ("INSERT INTO joined VALUES (5, 'run-1')", "1 joined of no call"),
     "conflicts, put in": ("INSERT INTO conflicts VALUES ('run-1', 'x', 'y', 'z', 1)", "a conflict's row is there"),
     "conflicts, of no run": ("INSERT INTO conflicts VALUES ('no-run', 'x', 'y', 'z', 1)", "1 conflicts of no run"),
     "tombstones": (

@@ -174,6 +174,23 @@ def test_observe_mode_refuses_nothing_and_counts_what_it_would() -> None:
     assert (backtest.new_blocks, backtest.would_refuse, backtest.still_allowed) == (0, 1, 1)
 
 
+def test_a_call_that_several_doors_saw_is_charged_once_as_it_was() -> None:
+    history = History()
+    for name in ("toolu_1", "toolu_2", "toolu_3"):
+        for door in ("messages_api", "hook", "mcp_stdio"):
+            history.call("read", after_ms=1, transport=door, tool_use_id=name)
+    few = compiled(rule("few", "budget", tools("*"), scope="run", limit_calls=2, on_exceed="BLOCK"))
+    backtest = history.under(few)
+    assert (backtest.still_allowed, backtest.newly_refused.count()) == (6, 3)
+
+
+def test_what_was_only_observed_is_charged_and_never_newly_refused() -> None:
+    history = History().call("web_search", observed=True).call("web_search", observed=True).call("read")
+    few = compiled(rule("few", "budget", tools("*"), scope="run", limit_calls=1, on_exceed="TERMINATE_RUN"))
+    backtest = history.under(few)
+    assert (backtest.still_allowed, backtest.would_refuse, backtest.newly_refused.count()) == (2, 1, 1)
+
+
 def test_an_ambiguous_message_stays_refused() -> None:
     ambiguous = {"ambiguous": "duplicate_key", "action": "BLOCK", "reason_code": "AMBIGUOUS_MESSAGE"}
     backtest = History().call(**ambiguous).under(compiled(rule("a", "allow", tools("*"))))

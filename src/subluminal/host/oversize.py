@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import os
 
-from subluminal.adapters.stdio.flow import FileSegment
 from subluminal.contracts.digest import sha256
 from subluminal.host import home
+from subluminal.host.files import unlinked_file
 from subluminal.mcp.message.scan import MessageScan
 
 # Scanning makes several copies of what it is given: the first piece of a message can be a mebibyte.
@@ -28,7 +28,7 @@ class Oversize:
         self._fd = -1
         if hold:
             try:
-                self._fd = _unlinked_file()
+                self._fd = unlinked_file(home.spool_dir())
             except OSError as error:
                 self.fault = f"too large for memory, and there is no room to keep it: {error.strerror}"
 
@@ -60,11 +60,10 @@ class Oversize:
     def stream_hash(self) -> str:
         return str(self._hash.hexdigest())
 
-    def release(self) -> FileSegment:
-        """The held message, without its newline, ready to go."""
-        segment = FileSegment(self._fd, self.size)
-        self._fd = -1
-        return segment
+    def release(self) -> tuple[int, int]:
+        """The held message: a descriptor that is the caller's from now on, and its size."""
+        fd, self._fd = self._fd, -1
+        return fd, self.size
 
     def drop(self) -> None:
         if self._fd >= 0:
@@ -74,18 +73,3 @@ class Oversize:
     def _give_up(self, fault: str) -> None:
         self.fault = fault
         self.drop()
-
-
-def _unlinked_file() -> int:
-    """A file without a name: nothing is left behind whatever happens to us."""
-    directory = home.ensure_private_dir(home.spool_dir())
-    flags = os.O_RDWR | os.O_CLOEXEC
-    if hasattr(os, "O_TMPFILE"):
-        try:
-            return os.open(directory, flags | os.O_TMPFILE, 0o600)
-        except OSError:
-            pass  # a file system without it
-    path = os.path.join(directory, f".held-{os.getpid()}-{os.urandom(6).hex()}")
-    fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
-    os.unlink(path)
-    return fd

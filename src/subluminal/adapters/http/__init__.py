@@ -1,0 +1,1 @@
+"""The HTTP door: clients that speak MCP over HTTP."""

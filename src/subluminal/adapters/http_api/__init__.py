@@ -1,0 +1,1 @@
+"""Plain HTTP APIs: methods and paths as tools."""

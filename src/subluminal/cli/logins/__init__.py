@@ -1,0 +1,1 @@
+"""`sub login` and `sub logout`."""

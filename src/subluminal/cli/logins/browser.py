@@ -1,0 +1,29 @@
+"""Whether there is a browser to open for the user, and opening it."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def has_display() -> bool:
+    """A browser that draws into this terminal would take it from the user."""
+    if sys.platform == "darwin":
+        return "SSH_CONNECTION" not in os.environ
+    return any(os.environ.get(name) for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"))
+
+
+def open_browser(address: str) -> None:
+    """In a thread: some browsers return when they are closed, and until then the redirect has to be answered."""
+    from threading import Thread
+
+    Thread(target=_open, args=(address,), daemon=True).start()
+
+
+def _open(address: str) -> None:
+    import webbrowser
+
+    try:
+        webbrowser.open(address)
+    except (webbrowser.Error, OSError, ValueError):
+        pass  # the address is on the screen as well

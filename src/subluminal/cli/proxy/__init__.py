@@ -1,0 +1,1 @@
+"""Proxies: doors that listen."""

@@ -1,0 +1,207 @@
+"""One request of a client, and the way to answer it. The connection that it came on is `inbound`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from subluminal.http.bodies import LAST_CHUNK, NO_BODY_STATUS, chunk
+from subluminal.http.heads import Headers, RequestHead, response_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from subluminal.http.inbound import Inbound
+
+_ANYTHING = -1  # as much as comes: chunks, or until the connection ends
+_NOTHING = -2  # an answer that has no content whatever its head says: to HEAD, 204, 304
+
+
+class Listener(Protocol):
+    """Who takes a request. Told in this order: `data`*, `end`; `gone` at any time and then nothing more.
+
+    It may answer inside any of them; from then on it is told nothing more.
+    """
+
+    def data(self, data: bytes) -> None: ...
+    def end(self) -> None: ...
+    def gone(self) -> None:
+        """The client has left, or took too long. Nothing can be answered any more."""
+
+    def full(self) -> None:
+        """More was sent than the client takes: pause until `room`."""
+
+    def room(self) -> None: ...
+
+
+class Visit:
+    """One request: `answer` it, or `begin`, `send`*, `end`. Once answered it is over.
+
+    `headers` of an answer state no length and no coding: they are stated here. Content that is shorter or longer than
+    the `length` that was announced cuts the connection, for its reader would take the next answer for the rest.
+    """
+
+    __slots__ = ("_begun", "_chunked", "_inbound", "_left", "_listener", "_over", "_when_over", "head")
+
+    def __init__(self, head: RequestHead, inbound: Inbound) -> None:
+        self.head = head
+        self._inbound: Inbound | None = inbound
+        self._listener: Listener | None = None
+        self._begun = False
+        self._chunked = False
+        self._left = _ANYTHING  # content that was announced and is not sent yet
+        self._over = False
+        self._when_over: Callable[[], None] | None = None
+
+    @property
+    def over(self) -> bool:
+        return self._over
+
+    @property
+    def begun(self) -> bool:
+        return self._begun
+
+    @property
+    def inbound(self) -> Inbound | None:
+        """The connection; None once this visit is over."""
+        return self._inbound
+
+    def when_over(self, told: Callable[[], None]) -> None:
+        """`told` is called once, however this visit ends: answered, broken off, or lost."""
+        self._when_over = told
+
+    def listen(self, listener: Listener) -> None:
+        """From here on the body comes. Call it in `Serving.arrived`, or answer there."""
+        self._listener = listener
+        if self.head.expects_continue and self._inbound is not None and self._inbound.awaits_body:
+            self._inbound.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    # -- the answer -----------------------------------------------------------------------------------------------
+
+    def answer(self, status: int, headers: Headers, body: bytes = b"") -> None:
+        """The whole answer at once."""
+        inbound = self._inbound
+        if inbound is None or self._begun:
+            return
+        self._begun = True
+        if status in NO_BODY_STATUS:
+            body = b""
+        else:
+            headers = [*headers, (b"content-length", b"%d" % len(body))]
+            if self.head.method == b"HEAD":
+                body = b""
+        inbound.hold(response_bytes(status, self._with_connection(headers)) + body)
+        self._end()
+
+    def answer_as(self, lines: bytes, body: bytes) -> None:
+        """An answer that has content, whose head begins with these (`response_lines`)."""
+        inbound, head = self._inbound, self.head
+        if inbound is None or self._begun:
+            return
+        self._begun = True
+        if not head.keep_alive:
+            lines += b"connection: close\r\n"
+        inbound.hold(b"%bcontent-length: %d\r\n\r\n%b" % (lines, len(body), b"" if head.method == b"HEAD" else body))
+        self._end()
+
+    def begin(self, status: int, headers: Headers, length: int | None = None, reason: bytes = b"") -> None:
+        """The head; content follows. Without a `length` it is chunked, or ends with the connection (HTTP/1.0)."""
+        inbound = self._inbound
+        if inbound is None or self._begun:
+            return
+        self._begun = True
+        if length is not None and status != 204:
+            headers = [*headers, (b"content-length", b"%d" % length)]
+        if self.head.method == b"HEAD" or status in NO_BODY_STATUS:
+            self._left = _NOTHING
+        elif length is not None:
+            self._left = length
+        elif self.head.http_1_0:
+            self.head.keep_alive = False
+        else:
+            self._chunked = True
+            headers = [*headers, (b"transfer-encoding", b"chunked")]
+        inbound.write(response_bytes(status, self._with_connection(headers), reason))
+
+    def send(self, data: bytes) -> None:
+        if self._inbound is None or not data or not self._begun:
+            return
+        if self._chunked:
+            data = chunk(data)
+        elif self._left == _NOTHING:
+            return
+        elif self._left != _ANYTHING:
+            if len(data) > self._left:
+                self.break_off()
+                return
+            self._left -= len(data)
+        self._inbound.write(data)
+
+    def end(self) -> None:
+        if self._inbound is None or not self._begun:
+            return
+        if self._left > 0:
+            self.break_off()
+            return
+        if self._chunked:
+            self._inbound.hold(LAST_CHUNK)
+        self._end()
+
+    def break_off(self) -> None:
+        """The answer ends in the middle, and its reader must know: the connection is cut."""
+        inbound = self._inbound
+        if inbound is not None:
+            self._forget()
+            inbound.abort()
+
+    def pause(self) -> None:
+        """Take no more of the body for now."""
+        if self._inbound is not None:
+            self._inbound.pause_body()
+
+    def resume(self) -> None:
+        if self._inbound is not None:
+            self._inbound.resume_body()
+
+    def _with_connection(self, headers: Headers) -> Headers:
+        head = self.head
+        if head.expects_continue and self._listener is None:
+            head.keep_alive = False  # whether its body comes now, nobody can tell
+        return headers if head.keep_alive else [*headers, (b"connection", b"close")]
+
+    def _end(self) -> None:
+        inbound = self._inbound
+        self._forget()
+        if inbound is not None:
+            inbound.answered(self.head.keep_alive)
+
+    def _forget(self) -> None:
+        self._over = True
+        self._inbound = None
+        self._listener = None
+        told, self._when_over = self._when_over, None
+        if told is not None:
+            told()
+
+    # -- told by the connection -----------------------------------------------------------------------------------
+
+    def take(self, data: bytes) -> None:
+        if self._listener is not None:
+            self._listener.data(data)
+
+    def whole(self) -> None:
+        if self._listener is not None:
+            self._listener.end()
+
+    def lost(self) -> None:
+        listener = self._listener
+        self._forget()
+        if listener is not None:
+            listener.gone()
+
+    def full(self) -> None:
+        if self._listener is not None:
+            self._listener.full()
+
+    def room(self) -> None:
+        if self._listener is not None:
+            self._listener.room()

@@ -1,0 +1,73 @@
+"""Heads of requests that servers read in more than one way, each by its name: the framing rows of request smuggling."""
+
+from __future__ import annotations
+
+HOST = b"Host: here\r\n"
+
+
+def request(line: bytes = b"GET / HTTP/1.1", headers: bytes = b"") -> bytes:
+    return line + b"\r\n" + HOST + headers + b"\r\n"
+
+
+MALFORMED = {
+    "an empty line before it": b"\r\n" + request(),
+    "bare LF": request().replace(b"\r\n", b"\n"),
+    "one bare LF": b"GET / HTTP/1.1\nHost: h\r\n\r\n",
+    "bare CR": b"GET / HTTP/1.1\r\nHost: h\rX: 1\r\n\r\n",
+    "a folded line": request(headers=b"X: 1\r\n 2\r\n"),
+    "a folded line after an empty value": request(headers=b"X:\r\n\t2\r\n"),
+    "a space before the colon": request(headers=b"Content-Length : 5\r\n"),
+    "a tab before the colon": request(headers=b"Content-Length\t: 5\r\n"),
+    "a space before the name": b"GET / HTTP/1.1\r\n Host: h\r\n\r\n",
+    "no name": request(headers=b": 5\r\n"),
+    "no colon": request(headers=b"Content-Length 5\r\n"),
+    "NUL in a value": request(headers=b"X: a\0b\r\n"),
+    "NUL in a name": request(headers=b"X\0: ab\r\n"),
+    "a control character in a value": request(headers=b"X: a\x01b\r\n"),
+    "DEL in a value": request(headers=b"X: a\x7fb\r\n"),
+    "a name that is no token": request(headers=b"X(): 1\r\n"),
+    "a name in another alphabet": request(headers=b"X\xc3\xa9: 1\r\n"),
+    "two spaces": request(b"GET  / HTTP/1.1"),
+    "a tab": request(b"GET\t/ HTTP/1.1"),
+    "a space at the end": request(b"GET / HTTP/1.1 "),
+    "a space in the target": request(b"GET /a b HTTP/1.1"),
+    "no target": request(b"GET HTTP/1.1"),
+    "NUL in the target": request(b"GET /\0 HTTP/1.1"),
+    "a byte beyond ASCII in the target": request(b"GET /\xc3\xa9 HTTP/1.1"),
+    "HTTP/0.9": b"GET /\r\n\r\n",
+    "HTTP/1.2": request(b"GET / HTTP/1.2"),
+    "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "a version in lower case": request(b"GET / http/1.1"),
+    "RTSP": request(b"OPTIONS * RTSP/1.0"),
+    "ICE": request(b"SOURCE /x ICE/1.0"),
+    "a method in lower case": request(b"get / HTTP/1.1"),
+    "a method that nobody knows": request(b"FETCH / HTTP/1.1"),
+    "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\r\n\r\n",
+    "no Host": b"GET / HTTP/1.1\r\n\r\n",
+    "two Hosts": request(headers=b"host: other\r\n"),
+    "two lengths": request(headers=b"Content-Length: 5\r\nContent-Length: 5\r\n"),
+    "two different lengths": request(headers=b"Content-Length: 5\r\nContent-Length: 6\r\n"),
+    "a list of lengths": request(headers=b"Content-Length: 5, 5\r\n"),
+    "a length and chunks": request(headers=b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"),
+    "chunks and a length": request(headers=b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n"),
+    "a negative length": request(headers=b"Content-Length: -5\r\n"),
+    "a length with a sign": request(headers=b"Content-Length: +5\r\n"),
+    "a length with a space": request(headers=b"Content-Length: 1 0\r\n"),
+    "a length with an underscore": request(headers=b"Content-Length: 1_0\r\n"),
+    "a hexadecimal length": request(headers=b"Content-Length: 0x5\r\n"),
+    "a fraction": request(headers=b"Content-Length: 5.0\r\n"),
+    "no length": request(headers=b"Content-Length:\r\n"),
+    "a huge length": request(headers=b"Content-Length: " + b"9" * 30 + b"\r\n"),
+    "a length in other digits": request(headers="Content-Length: ٥\r\n".encode()),
+    "xchunked": request(headers=b"Transfer-Encoding: xchunked\r\n"),
+    "chunked, identity": request(headers=b"Transfer-Encoding: chunked, identity\r\n"),
+    "identity": request(headers=b"Transfer-Encoding: identity\r\n"),
+    "gzip, chunked": request(headers=b"Transfer-Encoding: gzip, chunked\r\n"),
+    "chunked twice": request(headers=b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n"),
+    "identity and chunked": request(headers=b"Transfer-Encoding: identity\r\nTransfer-Encoding: chunked\r\n"),
+    "a quoted coding": request(headers=b'Transfer-Encoding: "chunked"\r\n'),
+    "an empty coding": request(headers=b"Transfer-Encoding:\r\n"),
+    "a coding with a vertical tab": request(headers=b"Transfer-Encoding: \x0bchunked\r\n"),
+    "a coding in HTTP/1.0": request(b"POST / HTTP/1.0", b"Transfer-Encoding: chunked\r\n"),
+    "129 headers": request(headers=b"".join(b"X%d: 1\r\n" % n for n in range(128))),
+}
