@@ -32,7 +32,7 @@ def build_client(sub_home: str | None = None, *, compiler: str | None = "cc") ->
     script = os.path.join(where, SCRIPT)
     replace_file(script, _byte_code(_source("client.py")), mode=0o700)
     compiled = os.path.join(where, COMPILED)
-    if compiler is not None and sys.platform == "linux" and (found := shutil.which(compiler)) is not None:
+    if compiler is not None and (found := _found(compiler)) is not None:
         binary = _compiled(found, where)
         if binary is not None:
             replace_file(compiled, binary, mode=0o700)
@@ -45,14 +45,18 @@ def build_client(sub_home: str | None = None, *, compiler: str | None = "cc") ->
 
 
 def client_words(sub_home: str) -> list[str]:
-    """How the hook command is started, as it was last built."""
+    """How the hook command is started, as it was last built; before the first time, as it would be."""
     where = home.bin_dir(sub_home)
-    compiled = os.path.join(where, COMPILED)
-    if os.access(compiled, os.X_OK):
+    compiled, script = os.path.join(where, COMPILED), os.path.join(where, SCRIPT)
+    if os.access(compiled, os.X_OK) or (not os.path.exists(script) and _found("cc") is not None):
         return [compiled]
     # Without the way through a virtual environment, which it does not need.
     python = getattr(sys, "_base_executable", None) or sys.executable
-    return [python, "-I", "-S", "-E", os.path.join(where, SCRIPT)]
+    return [python, "-I", "-S", "-E", script]
+
+
+def _found(compiler: str) -> str | None:
+    return shutil.which(compiler) if sys.platform == "linux" else None
 
 
 def _compiled(compiler: str, where: str) -> bytes | None:

@@ -18,8 +18,9 @@ SOURCE = (Path(build.__file__).parent / "client.c").read_text()
 
 def test_it_is_compiled_where_there_is_a_compiler_and_in_python_elsewhere(tmp_path: Path) -> None:
     home = str(tmp_path / "sub")
+    foreseen = build.client_words(home)  # what --dry-run and --managed show
     compiled = build.build_client(home)
-    assert build.client_words(home) == [compiled] and stat.S_IMODE(os.stat(compiled).st_mode) == 0o700
+    assert build.client_words(home) == [compiled] == foreseen and stat.S_IMODE(os.stat(compiled).st_mode) == 0o700
     script = build.build_client(home, compiler="no-such-compiler")
     assert build.client_words(home)[1:] == ["-I", "-S", "-E", script] and not os.path.exists(compiled)
     assert sorted(os.listdir(tmp_path / "sub" / "bin")) == ["sub-hook.pyc"]
