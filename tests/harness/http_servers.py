@@ -29,6 +29,7 @@ import pytest
 
 from harness import sdks
 from harness.places import ROOT
+from harness.ports import listening
 
 SESSION_ID = "session-1"
 READ_BYTES = 1 << 16
@@ -122,7 +123,7 @@ class RawServer:
         self.hung_up = Event()  # some client has, while somebody waited for it
         self._lock = Lock()
         self._connections: set[socket.socket] = set()
-        self._listener = socket.create_server(("127.0.0.1", port), backlog=512)
+        self._listener = listening(port, backlog=512)
         self.port = self._listener.getsockname()[1]
         self.origin = f"http://127.0.0.1:{self.port}"
         self.url = self.origin + path
