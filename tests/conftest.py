@@ -22,8 +22,12 @@ for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
+# What is collected here stays to the end: no pass of the collector need look at its half million objects.
+gc.disable()
+
+
 def pytest_collection_finish() -> None:
-    """What was collected stays to the end: no later pass of the collector need look at its half million objects."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 
