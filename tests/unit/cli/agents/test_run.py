@@ -442,7 +442,7 @@ def test_a_policy_that_is_not_there_is_said_before_anything_starts(desk: Desk, t
 
 def test_the_daemon_it_starts_is_no_part_of_the_run(desk: Desk) -> None:
     (desk.home / "ledgerd.pid").rmdir()
-    secret = {"SUB_SECRET_TOKEN": "hush-hush-hush", "SUB_WORKLOAD": "{}", "SUB_LEDGER_IDLE_S": "5"}
+    secret = {"SUB_SECRET_TOKEN": "hush-hush-hush", "SUB_WORKLOAD": "{}", "SUB_LEDGER_IDLE_S": "30"}
     assert desk.run("--run-id", "mine", "--", "true", env=secret)[0] == 0
 
     def daemon() -> int:
@@ -451,8 +451,8 @@ def test_the_daemon_it_starts_is_no_part_of_the_run(desk: Desk) -> None:
         except OSError:
             return 0
 
-    wait_for(daemon, what="the daemon")
+    pid = wait_for(daemon, what="the daemon")
     environ = dict(
-        entry.split("=", 1) for entry in Path(f"/proc/{daemon()}/environ").read_text().split("\0") if "=" in entry
+        entry.split("=", 1) for entry in Path(f"/proc/{pid}/environ").read_text().split("\0") if "=" in entry
     )
     assert {name for name in environ if name.startswith("SUB_")} == {"SUB_HOME", "SUB_LEDGER_IDLE_S"}

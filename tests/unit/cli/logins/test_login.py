@@ -145,7 +145,7 @@ def test_without_a_browser_the_redirect_is_pasted(home: Path, server: OAuthServe
             build_opener(Stay).open(address, timeout=30)
         target = sent.value.headers["Location"]
         os.write(program._master, target.encode() + b"\n")
-        assert program.process.wait(30) == 0, program.process.stderr.read()
+        assert program.end() == 0, program.process.stderr.read()
     assert initialize(server.url, stored_token(home)) == 200
 
 
