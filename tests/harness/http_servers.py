@@ -27,7 +27,7 @@ from typing import Any
 
 import pytest
 
-from harness import sdks
+from harness import npm, sdks
 from harness.places import ROOT
 from harness.ports import listening
 
@@ -267,8 +267,7 @@ def typescript_server() -> Iterator[str]:
     """The origin of a server of the TypeScript SDK. Skips where that is not installed."""
     if not sdks.typescript_installed():
         pytest.skip("the TypeScript SDK is not installed: `make fuzz` does that")
-    program = sdks.INSTALL_DIR / "typescript_http_server.mjs"  # beside its packages
-    program.write_text((ROOT / "tests" / "harness" / program.name).read_text())
+    program = npm.placed(ROOT / "tests" / "harness" / "typescript_http_server.mjs", sdks.INSTALL_DIR)
     process = subprocess.Popen(["node", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
