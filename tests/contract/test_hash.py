@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from contract.conftest import Play
+from harness.adapters.every import ADAPTERS, Played
 
 # The same object, spelled in every way that JSON allows without changing its meaning.
 SPELLINGS = (
@@ -21,34 +21,41 @@ CANONICAL = '{"estimate":3,"labels":["b","a"],"nested":{"a":true,"z":null},"titl
 GOLDEN = "d4d96dbafa04f69370bab14ef06fec8d1ffe927e2b3cdb541cf39c69e59e1fcc"
 
 
-def hashes(play: Play, *argument_texts: str) -> list[str]:
-    events = play("allow_all.yaml", *[("create", text) for text in argument_texts]).events
-    starts = [event["call"]["args_hash"] for event in events.events_of("tool_call_start")]
-    for kind in ("tool_call_decision", "tool_call_end"):
-        assert [event["call"]["args_hash"] for event in events.events_of(kind)] == starts
-    return starts
+OTHERS = ('{"a":[1,2]}', '{"a":[2,1]}', '{"a":"1"}', '{"a":1}', '{"a":null}', "{}", '{"A":1}', '{"a":true}')
+
+
+@pytest.fixture(scope="module", params=ADAPTERS, ids=[each.name for each in ADAPTERS])
+def hashes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """The hashes of each text, as an adapter records them in two runs of two processes."""
+    texts = (*SPELLINGS, *OTHERS, SPELLINGS[0])
+    found: dict[str, list[str]] = {text: [] for text in texts}
+    for _ in range(2):
+        calls = [("create", text) for text in texts]
+        events = Played(request.param, tmp_path_factory.mktemp("run"), "allow_all.yaml", *calls).events
+        starts = [event["call"]["args_hash"] for event in events.events_of("tool_call_start")]
+        for kind in ("tool_call_decision", "tool_call_end"):
+            assert [event["call"]["args_hash"] for event in events.events_of(kind)] == starts
+        for text, hash_ in zip(texts, starts, strict=True):
+            found[text].append(hash_)
+    return found
 
 
 @pytest.mark.contract("HASH-001")
-def test_key_order_and_spelling_do_not_change_the_hash(play: Play) -> None:
-    found = hashes(play, *SPELLINGS)
-    assert len(found) == len(SPELLINGS)
-    assert len(set(found)) == 1
+def test_key_order_and_spelling_do_not_change_the_hash(hashes: dict[str, list[str]]) -> None:
+    assert len({hash_ for text in SPELLINGS for hash_ in hashes[text]}) == 1
 
 
 @pytest.mark.contract("HASH-001")
-def test_what_means_something_else_has_another_hash(play: Play) -> None:
-    texts = ['{"a":[1,2]}', '{"a":[2,1]}', '{"a":"1"}', '{"a":1}', '{"a":null}', "{}", '{"A":1}', '{"a":true}']
-    assert len(set(hashes(play, *texts))) == len(texts)
+def test_what_means_something_else_has_another_hash(hashes: dict[str, list[str]]) -> None:
+    assert len({hash_ for text in OTHERS for hash_ in hashes[text]}) == len(OTHERS)
 
 
 @pytest.mark.contract("HASH-002")
-@pytest.mark.parametrize("attempt", ["once", "again"])
-def test_fixed_arguments_have_the_golden_hash_every_time(play: Play, attempt: str) -> None:
+def test_fixed_arguments_have_the_golden_hash_every_time(hashes: dict[str, list[str]]) -> None:
     assert hashlib.sha256(CANONICAL.encode()).hexdigest() == GOLDEN
-    assert hashes(play, SPELLINGS[0], SPELLINGS[0]) == [GOLDEN, GOLDEN]
+    assert hashes[SPELLINGS[0]] == [GOLDEN] * 4, "twice in each run"
 
 
 @pytest.mark.contract("HASH-002")
-def test_no_arguments_hash_as_the_empty_object(play: Play) -> None:
-    assert hashes(play, "{}") == ["44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"]
+def test_no_arguments_hash_as_the_empty_object(hashes: dict[str, list[str]]) -> None:
+    assert set(hashes["{}"]) == {"44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"}

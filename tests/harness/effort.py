@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 
 MOST_ROUNDS = 8
+# Far below the limit, one round says enough; well below it, a few do.
+FAR_BELOW, WELL_BELOW, A_FEW_ROUNDS = 0.5, 0.75, 3
 
 
 def calls_made(work: Callable[[], object], of: str = "") -> int:
@@ -38,10 +40,10 @@ def cpu_ratio(work: Callable[[], object], baseline: Callable[[], object], limit:
     while work that is truly too dear stays above the limit in every one of them.
     """
     dear = cheap = float("inf")
-    for _ in range(MOST_ROUNDS):
+    for rounds in range(1, MOST_ROUNDS + 1):
         cheap = min(cheap, cpu_seconds(baseline))
         dear = min(dear, cpu_seconds(work))
-        if dear < limit * cheap / 2:
+        if dear < limit * cheap * (FAR_BELOW if rounds < A_FEW_ROUNDS else WELL_BELOW):
             break
     return dear / cheap
 

@@ -48,7 +48,10 @@ import signal
 import sys
 import threading
 import time
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing it would be a fifth of the start
+    from typing import Any
 
 # fmt: off
 SERVER_WORDS = frozenset([
@@ -68,8 +71,10 @@ CHUNK_PAUSE_S = 0.001
 
 def fake_server(**script: Any) -> list[str]:
     """The command that runs this file with the script. -S and -E: quick, and deaf to the caller's Python settings."""
+    from harness.programs import compiled
+
     check_script(script)
-    return [sys.executable, "-S", "-E", __file__, "--script", json.dumps(script)]
+    return [sys.executable, "-S", "-E", compiled(__file__), "--script", json.dumps(script)]
 
 
 def check_script(script: dict[str, Any]) -> None:

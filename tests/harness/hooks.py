@@ -1,32 +1,45 @@
 """A client with hooks: a process of its own that runs hook commands through /bin/sh, as Claude Code and Codex do.
 
-    with HookClient(tmp_path, policy={...}) as client:
-        client.before("Bash", {"command": "ls"}, "toolu_1").reason      "" where the call may run
-        client.after("Bash", {"command": "ls"}, "toolu_1", {"stdout": ""})
-    client.events.wait_type("run_end")                                  the judge ends with its client
-
-Run as a script it is that process.
+with HookClient(tmp_path, policy={...}) as client:
+    client.before("Bash", {"command": "ls"}, "toolu_1").reason      "" where the call may run
+    client.after("Bash", {"command": "ls"}, "toolu_1", {"stdout": ""})
+client.events.wait_type("run_end")                                  the judge ends with its client
 """
 
 from __future__ import annotations
 
+import atexit
 import base64
+import functools
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.places import ROOT
+from harness import hook_runner
+from harness.programs import compiled as compiled_program
 from harness.shim import isolated_env, write_policy
 from harness.sink import EventFile
 from harness.waiting import GENEROUS_S
 from subluminal.adapters.hook.build import build_client
 from subluminal.adapters.hook.command import hook_command
+
+
+@functools.cache
+def built(compiled: bool) -> str:
+    """The hook command, in C or in Python, in a folder of its own: built once, as it is the same in every home."""
+    home = tempfile.mkdtemp(prefix="subluminal-hook-")
+    atexit.register(shutil.rmtree, home)
+    program = build_client(home, compiler="cc" if compiled else None)
+    assert program.endswith("sub-hook" if compiled else ".pyc")
+    return program
 
 
 @dataclass(frozen=True)
@@ -77,18 +90,18 @@ class HookClient:
         if policy is not None:
             self.env["SUB_POLICY"] = str(write_policy(tmp_path, policy))
         self.home = Path(self.env["SUB_HOME"])
-        self.program = build_client(str(self.home), compiler="cc" if compiled else None)
-        assert self.program.endswith("sub-hook" if compiled else ".pyc")
+        self.home.mkdir(mode=0o700, exist_ok=True)
+        shutil.copytree(os.path.dirname(built(compiled)), self.home / "bin", dirs_exist_ok=True)
+        self.program = str(self.home / "bin" / os.path.basename(built(compiled)))
         self._asked = 0
         self._lock = threading.Lock()
         self._answers: dict[int, Told] = {}
         self._came = threading.Condition()
 
     def __enter__(self) -> HookClient:
-        env = {**self.env, "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT / "tests")))}
-        command = [*self._below, sys.executable, "-m", "harness.hooks"]
+        command = [*self._below, sys.executable, "-S", "-E", compiled_program(hook_runner.__file__)]
         self.process = subprocess.Popen(
-            command, env=env, cwd=self.place, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+            command, env=self.env, cwd=self.place, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -176,23 +189,3 @@ class HookClient:
 
 def _id(call_id: str | None) -> dict[str, str]:
     return {} if call_id is None else {"tool_use_id": call_id}
-
-
-def main() -> None:
-    def run(number: int, command: str, payload: str, cwd: str) -> None:
-        given = base64.b64decode(payload)
-        done = subprocess.run(["/bin/sh", "-c", command], input=given, capture_output=True, cwd=cwd, check=False)
-        line = json.dumps([number, done.returncode, done.stdout.decode(), done.stderr.decode()]).encode() + b"\n"
-        os.write(1, line)
-
-    running = []
-    for line in sys.stdin.buffer:
-        thread = threading.Thread(target=run, args=json.loads(line))
-        thread.start()
-        running.append(thread)
-    for thread in running:
-        thread.join()
-
-
-if __name__ == "__main__":
-    main()

@@ -27,8 +27,9 @@ from typing import Any
 
 import pytest
 
-from harness import sdks
+from harness import npm, sdks
 from harness.places import ROOT
+from harness.ports import listening
 
 SESSION_ID = "session-1"
 READ_BYTES = 1 << 16
@@ -122,7 +123,7 @@ class RawServer:
         self.hung_up = Event()  # some client has, while somebody waited for it
         self._lock = Lock()
         self._connections: set[socket.socket] = set()
-        self._listener = socket.create_server(("127.0.0.1", port), backlog=512)
+        self._listener = listening(port, backlog=512)
         self.port = self._listener.getsockname()[1]
         self.origin = f"http://127.0.0.1:{self.port}"
         self.url = self.origin + path
@@ -266,8 +267,7 @@ def typescript_server() -> Iterator[str]:
     """The origin of a server of the TypeScript SDK. Skips where that is not installed."""
     if not sdks.typescript_installed():
         pytest.skip("the TypeScript SDK is not installed: `make fuzz` does that")
-    program = sdks.INSTALL_DIR / "typescript_http_server.mjs"  # beside its packages
-    program.write_text((ROOT / "tests" / "harness" / program.name).read_text())
+    program = npm.placed(ROOT / "tests" / "harness" / "typescript_http_server.mjs", sdks.INSTALL_DIR)
     process = subprocess.Popen(["node", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None

@@ -108,6 +108,10 @@ class Model(RawServer):
     def add(self, *turns: Handler) -> None:
         self._turns += turns
 
+    def script(self, *turns: Handler) -> None:
+        """These and no others: whatever was left is dropped."""
+        self._turns[:] = turns
+
 
 def _models(heard: Heard, wire: Wire) -> None:
     wire.json({"data": [], "object": "list"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -27,6 +28,15 @@ def install(directory: Path, package_json: str) -> None:
         if not installed(directory, package_json):
             _npm_install(directory, package_json)
             (directory / "installed.json").write_text(package_json)
+
+
+def placed(source: Path, directory: Path) -> Path:
+    """A program beside its packages. In one step: another process of the tests may be starting it."""
+    program = directory / source.name
+    draft = directory / f".{os.getpid()}-{source.name}"
+    draft.write_bytes(source.read_bytes())
+    draft.replace(program)
+    return program
 
 
 def _npm_install(directory: Path, package_json: str) -> None:

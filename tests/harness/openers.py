@@ -271,8 +271,7 @@ def url_opener(proxy: Proxy, program: str) -> Iterator[Callable[[str], Opened]]:
             # A message that is no UTF-8 is never answered.
             yield lambda url: None if _has_surrogates(url) else after(lambda: call("fetch", {"url": url, "raw": True}))
     elif program == "undici":
-        script = INSTALL_DIR / "urls.mjs"
-        script.write_text((SOURCE / "urls.mjs").read_text())
+        script = npm.placed(SOURCE / "urls.mjs", INSTALL_DIR)
         with lines([str(shutil.which("node")), str(script), proxy.url], places.ROOT, environ) as ask:
             yield lambda url: after(lambda: ask(url))
     else:

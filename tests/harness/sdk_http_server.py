@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sys
 from threading import Thread
 from typing import Annotated, Any
@@ -23,6 +22,8 @@ import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.streamable_http import EventStore
 from pydantic import BaseModel, Field
+
+from harness.ports import listening
 
 
 class Answer(BaseModel):
@@ -124,10 +125,7 @@ def make_server() -> MCPServer:
 class Served:
     def __init__(self, options: dict[str, Any], port: int = 0) -> None:
         self.options = options
-        listener = socket.socket()
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("127.0.0.1", port))
-        listener.listen(512)
+        listener = listening(port, backlog=512)
         self.port = int(listener.getsockname()[1])
         config = uvicorn.Config(make_app(options), log_level="critical", timeout_graceful_shutdown=0)
         self.server = uvicorn.Server(config)

@@ -91,8 +91,7 @@ class TypeScriptReader:
 
     def __init__(self) -> None:
         npm.install(INSTALL_DIR, PACKAGE_JSON)
-        program = INSTALL_DIR / "typescript.mjs"
-        program.write_text((SOURCE / "typescript.mjs").read_text())
+        program = npm.placed(SOURCE / "typescript.mjs", INSTALL_DIR)
         self._node = subprocess.Popen(["node", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def __call__(self, text: str) -> Readings:

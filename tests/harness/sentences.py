@@ -94,7 +94,7 @@ def _steps(case: Step | list[Step]) -> list[Step]:
 
 def table() -> dict[str, list[Sentence]]:
     return {
-        path.stem: msgspec.convert(yaml.safe_load(path.read_text(encoding="utf-8")), list[Sentence])
+        path.stem: msgspec.yaml.decode(path.read_bytes(), type=list[Sentence])  # libyaml's reader: many times quicker
         for path in sorted(TABLE.glob("*.yaml"))
     }
 

@@ -76,6 +76,17 @@ class EventFile(Sink):
             return b""
 
 
+class OneRun(EventFile):
+    """What a record of several runs says of one."""
+
+    def __init__(self, record: EventFile, run_id: str) -> None:
+        super().__init__(record.path)
+        self.run_id = run_id
+
+    def events(self) -> list[EventDict]:
+        return [event for event in super().events() if event["run_id"] == self.run_id]
+
+
 class EventPipe(Sink):
     """`Agent(..., pass_fds=[pipe.write_fd])`, then `close_writer()`, so that the end of the stream can be seen."""
 

@@ -155,24 +155,33 @@ class TerminalProgram:
     def wait_until(self, holds: Callable[[], object], what: str) -> None:
         wait_for(holds, self.timeout, what, meanwhile=self.pump)
 
-    def pump(self, seconds: float) -> None:
+    def pump(self, seconds: float) -> bool:
+        """Show what comes within this time; whether there was anything."""
         ready, _, _ = select.select([self._master], [], [], seconds)
-        if ready:
-            try:
-                data = os.read(self._master, 65536)
-            except OSError as error:
-                if error.errno != errno.EIO:
-                    raise
-                return
-            self.raw += data
-            self.screen.feed(self._decoder.decode(data))  # a read may end in the middle of a character
+        if not ready:
+            return False
+        try:
+            data = os.read(self._master, 65536)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return False
+        self.raw += data
+        self.screen.feed(self._decoder.decode(data))  # a read may end in the middle of a character
+        return bool(data)
+
+    def end(self) -> int:
+        """The exit code. What it still prints is shown: a terminal that nobody reads holds a program up."""
+        self.wait_until(lambda: self.process.poll() is not None, "its end")
+        while self.pump(0):
+            pass
+        assert self.process.returncode is not None
+        return self.process.returncode
 
     def interrupt(self) -> int:
         """Ctrl-C, and the exit code."""
         self.process.send_signal(signal.SIGINT)
-        code = self.process.wait(self.timeout)
-        self.pump(0.05)
-        return code
+        return self.end()
 
     def echoes(self) -> bool:
         return bool(termios.tcgetattr(self._slave)[3] & termios.ECHO)

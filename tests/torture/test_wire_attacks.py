@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness.driver import Agent
 from harness.engine import rule, tools
 from harness.fake_server import fake_server
 from harness.shim import Shim
@@ -85,18 +87,29 @@ LARGE = {
 }
 
 
-@pytest.mark.parametrize("line", [*NOBODY_READS.values(), *LARGE.values()], ids=[*NOBODY_READS, *LARGE])
-def test_whoever_waits_for_an_answer_to_what_nobody_can_read_gets_one(tmp_path: Path, line: bytes) -> None:
-    record = tmp_path / "stream"
-    setup = Shim(tmp_path, "s", fake_server(tools={"*": {}}, record=str(record)), policy=bundle())
+@pytest.fixture(scope="module")
+def goes_on(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Agent, Shim, Path]]:
+    """One session for all that nobody can read: it goes on after each. And what its server received."""
+    place = tmp_path_factory.mktemp("goes-on")
+    record = place / "stream"
+    setup = Shim(place, "s", fake_server(tools={"*": {}}, record=str(record)), policy=bundle())
     with setup.start() as agent:
-        agent.send_raw(line + b"\n")
-        error = agent.reply("me")["error"]
-        assert error["data"]["subluminal"]["reason_code"] == "AMBIGUOUS_MESSAGE"
-        assert "result" in agent.call("t"), "and goes on"
+        yield agent, setup, record
         agent.finish()
-    assert b'"me"' not in record.read_bytes()
-    assert setup.events.events_of("tool_call_start")[0]["call"]["tool_name"] in ("t", "t\x01", "(unreadable)")
+
+
+@pytest.mark.parametrize("name", [*NOBODY_READS, *LARGE])
+def test_whoever_waits_for_an_answer_to_what_nobody_can_read_gets_one(
+    goes_on: tuple[Agent, Shim, Path], name: str
+) -> None:
+    agent, setup, record = goes_on
+    before = len(setup.events.events_of("tool_call_start"))
+    agent.send_raw({**NOBODY_READS, **LARGE}[name].replace(b'"me"', json.dumps(name).encode()) + b"\n")
+    error = agent.reply(name)["error"]
+    assert error["data"]["subluminal"]["reason_code"] == "AMBIGUOUS_MESSAGE"
+    assert "result" in agent.call("t"), "and goes on"
+    assert json.dumps(name).encode() not in record.read_bytes()
+    assert setup.events.events_of("tool_call_start")[before]["call"]["tool_name"] in ("t", "t\x01", "(unreadable)")
 
 
 BATCHES = {

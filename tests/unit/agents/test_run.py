@@ -211,19 +211,19 @@ def test_the_completion_resolves_once_and_can_be_asked_for_again() -> None:
     asyncio.run(case())
 
 
-STUBBORN = (
-    """
+# Three more that will not go, each of which says so before anything is said to us.
+FAMILY = """
 import os, signal, subprocess, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-ignore = "import signal, time; signal.signal(15, signal.SIG_IGN); signal.signal(1, signal.SIG_IGN); time.sleep(600)"
-subprocess.Popen([sys.executable, "-c", ignore])
-subprocess.Popen([sys.executable, "-c", ignore], process_group=0)
-subprocess.Popen([sys.executable, "-c", ignore], start_new_session=True)
-time.sleep(0.3)
+ready, says = os.pipe()
+ignore = "import os, signal, time; signal.signal(15, signal.SIG_IGN); signal.signal(1, signal.SIG_IGN);"
+ignore += f"os.write({says}, b'.'); time.sleep(600)"
+subprocess.Popen([sys.executable, "-c", ignore], pass_fds=[says])
+subprocess.Popen([sys.executable, "-c", ignore], pass_fds=[says], process_group=0)
+subprocess.Popen([sys.executable, "-c", ignore], pass_fds=[says], start_new_session=True)
+for _ in range(3): os.read(ready, 1)
 """
-    + SAY
-    + "time.sleep(600)"
-)
+STUBBORN = FAMILY + SAY + "time.sleep(600)"
 
 
 def test_cancel_ends_the_stream_at_once_and_every_process_within_two_seconds(marker: str) -> None:
@@ -312,11 +312,11 @@ def test_a_background_process_that_holds_the_output_open_does_not_hold_up_the_co
 
 def test_the_timeout_takes_the_whole_family_down_and_says_so_at_the_end_of_the_stream(marker: str) -> None:
     async def case() -> None:
-        run = fake_agent(STUBBORN, env={MARKER_VARIABLE: marker}, timeout_s=1.5)
+        run = fake_agent(SAY + FAMILY + "time.sleep(600)", env={MARKER_VARIABLE: marker}, timeout_s=2.5)
         events, completion = await collect(run)
-        assert [event.message for event in events] == ["system init", "timed out after 1.5 s"]
+        assert [event.message for event in events] == ["system init", "timed out after 2.5 s"]
         assert events[-1].kind == "Error"
-        assert (completion.status, completion.message) == ("TIMEOUT", "timed out after 1.5 s")
+        assert (completion.status, completion.message) == ("TIMEOUT", "timed out after 2.5 s")
         assert processes_with(marker) == []
 
     asyncio.run(case())

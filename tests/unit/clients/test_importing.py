@@ -218,10 +218,11 @@ def test_an_import_costs_as_much_for_each_of_many_servers_as_for_each_of_few(hom
 
 @pytest.mark.parametrize("count", [importing.MAX_SERVERS + 1, 200_000])
 def test_more_servers_than_any_client_starts_are_refused_with_a_sentence(home: ClientHome, count: int) -> None:
-    path = home.write("claude", many(count), "project")
+    text = many(count)
+    path = home.write("claude", text, "project")
     report = home.imported("claude", "project")
     assert report.status == "refused" and "holds more than 10000 servers" in (report.error or "")
-    assert path.read_text() == many(count)
+    assert path.read_text() == text
     if count > importing.MAX_COMMAND_WORDS:
         assert calls_made(lambda: home.imported("claude", "project")) < 1_000, "it is not even read"
 

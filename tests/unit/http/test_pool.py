@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from harness.ports import nobody_listens
 from harness.waiting import wait_for_async
 from harness.web import LOOPS, Clock, Curious, house, pool_to, run_on, script, silent, turns
 from subluminal.http import pool as pool_module
@@ -410,21 +411,16 @@ def test_closing_tells_everybody(loop: str) -> None:
 # -- no connection ----------------------------------------------------------------------------------------------------
 
 
-def nobody_listens() -> tuple[str, int]:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return listening.getsockname()
-
-
 def test_a_server_that_is_not_there_is_a_clause_for_all_who_wait(loop: str) -> None:
     async def main() -> None:
-        host, port = nobody_listens()
-        async with pool_to((host, port), limit=1) as pool:
-            for asked in [ask(pool) for _ in range(3)]:
-                await asked.finished()
-                assert asked.why == f"no connection to http://{host}:{port}: connection refused"
-        async with pool_to(("localhost", port)) as pool:
-            asked = await ask(pool).finished()
-            assert asked.why.startswith(f"no connection to http://localhost:{port}: ")
+        with nobody_listens() as port:
+            async with pool_to(("127.0.0.1", port), limit=1) as pool:
+                for asked in [ask(pool) for _ in range(3)]:
+                    await asked.finished()
+                    assert asked.why == f"no connection to http://127.0.0.1:{port}: connection refused"
+            async with pool_to(("localhost", port)) as pool:
+                asked = await ask(pool).finished()
+                assert asked.why.startswith(f"no connection to http://localhost:{port}: ")
 
     run_on(loop, main())
 

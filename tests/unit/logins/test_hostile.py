@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -13,6 +12,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import pytest
 
 from harness.logins import logged_in, use_home
+from harness.ports import nobody_listens
 from harness.scripted_http import ScriptedHttp, scripted_http
 from harness.waiting import pause
 from subluminal.contracts.errors import LoginError, LoginUnreachable
@@ -327,9 +327,10 @@ def test_a_server_that_never_comes_to_an_end_is_left(
 
 
 def test_a_server_that_is_not_there(server: Server) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        port = sock.getsockname()[1]
-    with pytest.raises(LoginUnreachable, match="cannot be reached: Connection refused"):
+    with (
+        nobody_listens() as port,
+        pytest.raises(LoginUnreachable, match="cannot be reached: Connection refused"),
+    ):
         discover(f"http://127.0.0.1:{port}/mcp")
     with pytest.raises(LoginUnreachable, match="cannot be reached"):
         discover(server.url.replace("http:", "https:"))

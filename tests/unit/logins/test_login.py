@@ -14,6 +14,7 @@ import pytest
 from harness.keychain import FILE
 from harness.logins import initialize, logged_in, use_home
 from harness.oauth_server import CLIENT_ID, CLIENT_SECRET, OAuthServer, oauth_server
+from harness.ports import free_port
 from subluminal.contracts.errors import LoginError
 from subluminal.host.secrets.bindings import Binding, resolve
 from subluminal.host.secrets.keystore import LOGINS, open_store
@@ -39,11 +40,6 @@ def token_of(server: OAuthServer, name: str = "guarded") -> str:
     token = login.access_token(0)
     assert token is not None
     return token
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return int(sock.getsockname()[1])
 
 
 def test_the_token_of_a_login_opens_the_server(server: OAuthServer) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,14 @@ def test_two_requests_with_one_id_are_two(tmp_path: Path) -> None:
     assert len(door.events.events_of("tool_call_end")) == 4
 
 
+@pytest.fixture(scope="module")
+def stateless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+    """One door for all the requests that must not get past it: its command says what it ran."""
+    with proxy(tmp_path_factory.mktemp("stateless"), command=COMMAND) as door:
+        assert ask(door, request("tools/list", "first")).status == 200
+        yield door
+
+
 @pytest.mark.parametrize(
     ("message", "headers", "code"),
     [
@@ -121,13 +130,11 @@ def test_two_requests_with_one_id_are_two(tmp_path: Path) -> None:
     ],
 )
 def test_a_request_whose_headers_and_message_differ_does_not_reach_the_command(
-    tmp_path: Path, message: dict[str, Any], headers: dict[str, str | None], code: int
+    stateless: Proxy, message: dict[str, Any], headers: dict[str, str | None], code: int
 ) -> None:
-    with proxy(tmp_path, command=COMMAND) as door:
-        assert ask(door, request("tools/list", "first")).status == 200
-        answer = ask(door, message, **headers)
-        assert (answer.status, answer.error["code"], answer.json()["id"]) == (400, code, 1)
-        assert ask(door, request("tools/call", "last", name="ran")).text == "[]"
+    answer = ask(stateless, message, **headers)
+    assert (answer.status, answer.error["code"], answer.json()["id"]) == (400, code, 1)
+    assert ask(stateless, request("tools/call", "last", name="ran")).text == "[]"
 
 
 def test_headers_that_say_the_same_pass_however_they_are_written(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from harness.http_servers import Heard, Wire, raw_server, sdk_server, well_behaved
+from harness.ports import nobody_listens
 from harness.proxy import Proxy, call, proxy
 from harness.waiting import wait_for
 
@@ -214,9 +214,7 @@ def test_the_address_of_the_old_transport_is_ours_and_leads_to_the_servers(tmp_p
 
 
 def test_a_server_that_cannot_be_reached_is_a_502_with_an_error(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        url = f"http://127.0.0.1:{taken.getsockname()[1]}/mcp"
-    with proxy(tmp_path, OBSERVE, url=url) as door:
+    with nobody_listens() as port, proxy(tmp_path, OBSERVE, url=f"http://127.0.0.1:{port}/mcp") as door:
         answer = door.call("a")
     assert answer.status == 502
     assert "no connection to http://127.0.0.1" in answer.error["message"] and answer.json()["id"] == 1

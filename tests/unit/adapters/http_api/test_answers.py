@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from harness.http_api import TRACKER, HttpProxy, http_proxy
+from harness.ports import nobody_listens
 from harness.tracker_server import STREAM_PIECES, Tracker, tracker_server
 from harness.waiting import wait_for
 
@@ -139,9 +140,10 @@ def test_a_client_that_leaves_cancels(door: HttpProxy, tracker: Tracker) -> None
 
 
 def test_a_server_that_is_not_there_is_502_and_on_record(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    with http_proxy(tmp_path, TRACKER, "allow_all.yaml", upstream=f"http://127.0.0.1:{port}/api/v3") as door:
+    with (
+        nobody_listens() as port,
+        http_proxy(tmp_path, TRACKER, "allow_all.yaml", upstream=f"http://127.0.0.1:{port}/api/v3") as door,
+    ):
         answer = door.ask("GET", "/user")
         assert answer.status == 502 and "subluminal" not in answer.json()
         assert "The server tracker did not answer" in answer.json()["error"]["message"]

@@ -7,7 +7,7 @@ import json
 import os
 import socket
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,9 @@ import pytest
 from harness.http_servers import Heard, Wire
 from harness.model_client import ModelAgent, messages_proxy, read_content
 from harness.model_policies import LS, NO_RM, RM, bundle, decided, ends
-from harness.model_server import breaks_off, calls, message_events, says, scripted_model, text, whole_message
+from harness.model_server import Model, breaks_off, calls, message_events, says, scripted_model, text, whole_message
 from harness.proxy import Proxy
+from harness.sink import EventFile, OneRun
 from harness.waiting import wait_for
 
 Turn = Callable[[Heard, Wire], None]
@@ -63,17 +64,25 @@ UNREADABLE: dict[str, tuple[dict[str, Any], Turn]] = {
 }
 
 
-@pytest.mark.parametrize("name", UNREADABLE)
-def test_an_answer_that_cannot_be_read_is_not_passed_on(tmp_path: Path, name: str) -> None:
-    request, turn = UNREADABLE[name]
+@pytest.fixture(scope="module")
+def no_rm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Model, Proxy]]:
+    """One door for all the answers that it has to survive."""
     with (
-        scripted_model(turn) as model,
-        messages_proxy(tmp_path, bundle(NO_RM), upstream=model.url) as door,
+        scripted_model() as model,
+        messages_proxy(tmp_path_factory.mktemp("no-rm"), bundle(NO_RM), upstream=model.url) as door,
     ):
-        answer = door.post(request)
-        assert (answer.status, answer.json()["type"]) == (502, "error")
-        assert b"Bash" not in answer.body
-        assert ModelAgent(door, []).ask("Are you there?") == "Done.", "the door serves on"
+        yield model, door
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_an_answer_that_cannot_be_read_is_not_passed_on(no_rm: tuple[Model, Proxy], name: str) -> None:
+    model, door = no_rm
+    request, turn = UNREADABLE[name]
+    model.script(turn)
+    answer = door.post(request)
+    assert (answer.status, answer.json()["type"]) == (502, "error")
+    assert b"Bash" not in answer.body
+    assert ModelAgent(door, []).ask("Are you there?") == "Done.", "the door serves on"
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -119,19 +128,34 @@ STREAMED: dict[str, list[bytes]] = {
 }
 
 
-@pytest.mark.parametrize("name", STREAMED)
-def test_whatever_a_stream_does_a_refused_call_does_not_reach_the_client(tmp_path: Path, name: str) -> None:
+@pytest.fixture(scope="module")
+def streamed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[bytes, str, EventFile]]:
+    """Each stream in a run of its own, one after another through one door that has ended since: what the client saw,
+    the answer to its next question, and the record."""
+    answers = {}
     with (
-        scripted_model(streams(*STREAMED[name])) as model,
-        messages_proxy(tmp_path, bundle(NO_RM), upstream=model.url) as door,
+        scripted_model() as model,
+        messages_proxy(tmp_path_factory.mktemp("streamed"), bundle(NO_RM), upstream=model.url) as door,
     ):
-        seen = read_to_the_end(door, STREAM)
-        named = [event["content_block"]["name"] for event in events_in(seen) if "content_block" in event]
-        assert "Bash" not in named or name == "blocks that interleave"
-        assert b"rm -rf" not in seen or "subluminal_refused__Bash" in named
-        assert ModelAgent(door, []).ask("Are you there?") == "Done."
-    assert ("Bash", "ALLOW") not in decided(door.events) or name == "blocks that interleave"
-    assert len(ends(door.events)) == len(decided(door.events))
+        for number, (name, events) in enumerate(STREAMED.items()):
+            door.headers = {"Subluminal-Run-Id": f"run-{number}"}
+            model.script(streams(*events))
+            answers[name] = (read_to_the_end(door, STREAM), ModelAgent(door, []).ask("Are you there?"))
+    return {name: (*answers[name], OneRun(door.events, f"run-{number}")) for number, name in enumerate(STREAMED)}
+
+
+@pytest.mark.parametrize("name", STREAMED)
+def test_whatever_a_stream_does_a_refused_call_does_not_reach_the_client(
+    streamed: dict[str, tuple[bytes, str, EventFile]], name: str
+) -> None:
+    seen, next_answer, events = streamed[name]
+    named = [event["content_block"]["name"] for event in events_in(seen) if "content_block" in event]
+    assert "Bash" not in named or name == "blocks that interleave"
+    assert b"rm -rf" not in seen or "subluminal_refused__Bash" in named
+    assert next_answer == "Done."
+    assert events.types()[-1] == "run_end", "the record of this run"
+    assert ("Bash", "ALLOW") not in decided(events) or name == "blocks that interleave"
+    assert len(ends(events)) == len(decided(events))
 
 
 def events_in(seen: bytes) -> list[dict[str, Any]]:
@@ -254,27 +278,44 @@ def test_a_slow_client_is_not_read_for_without_bound(tmp_path: Path) -> None:
 # -- keys ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "header", ["x-api-key", "Authorization", "Cookie", "X-Other", "anthropic-beta", "Proxy-Authorization"]
-)
-def test_a_key_in_whatever_header_is_nowhere_in_the_record(tmp_path: Path, header: str) -> None:
+HEADERS = ("x-api-key", "Authorization", "Cookie", "X-Other", "anthropic-beta", "Proxy-Authorization")
+
+
+def key_of(header: str) -> str:
+    return f"sk-ant-api03-{HEADERS.index(header)}" + "k3y" * 12
+
+
+@pytest.fixture(scope="module")
+def keys_sent(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a door has run that was sent a key in each header, with every kind of answer."""
+    place = tmp_path_factory.mktemp("keys")
     with (
-        (tmp_path / "stderr").open("wb") as stderr,
-        scripted_model(
-            says(calls("Bash", RM)),
-            lambda heard, wire: wire.body(b"no", 401, Content_Type="text/plain"),
-            streams(b"event: x\ndata: {]\n\n"),
-            lambda heard, wire: wire.body(b"", 307, Location=f"http://x/{KEY}"),
-        ) as model,
-        messages_proxy(tmp_path, bundle(NO_RM), upstream=model.url, stderr=stderr.fileno()) as door,
+        (place / "stderr").open("wb") as stderr,
+        scripted_model() as model,
+        messages_proxy(place, bundle(NO_RM), upstream=model.url, stderr=stderr.fileno()) as door,
     ):
-        for _ in range(4):
-            door.raw(door.request(json.dumps(WHOLE).encode(), **{header: KEY}))
-        door.raw(door.request(b"{]", **{header: KEY}))
-        door.raw(door.request(b"{}", path="/v1/elsewhere", **{header: KEY}))
-    for path in tmp_path.rglob("*"):
-        if path.is_file():
-            assert KEY.encode() not in path.read_bytes(), path
+        for header in HEADERS:
+            key = key_of(header)
+            model.script(
+                says(calls("Bash", RM)),
+                lambda heard, wire: wire.body(b"no", 401, Content_Type="text/plain"),
+                streams(b"event: x\ndata: {]\n\n"),
+                lambda heard, wire, key=key: wire.body(b"", 307, Location=f"http://x/{key}"),  # type: ignore[misc]
+            )
+            for _ in range(4):
+                door.raw(door.request(json.dumps(WHOLE).encode(), **{header: key}))
+            door.raw(door.request(b"{]", **{header: key}))
+            door.raw(door.request(b"{}", path="/v1/elsewhere", **{header: key}))
+        assert len(model.requests) == 4 * len(HEADERS)
+    return place
+
+
+@pytest.mark.parametrize("header", HEADERS)
+def test_a_key_in_whatever_header_is_nowhere_in_the_record(keys_sent: Path, header: str) -> None:
+    written = [path for path in keys_sent.rglob("*") if path.is_file()]
+    assert {"events.jsonl", "stderr"} <= {path.name for path in written}
+    for path in written:
+        assert key_of(header).encode() not in path.read_bytes(), path
 
 
 def test_a_key_that_stays_with_us_replaces_the_clients(tmp_path: Path) -> None:

@@ -9,14 +9,15 @@ import signal
 import socket
 import ssl
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event, Lock
 from typing import Any
 
 import pytest
 
-from harness.http_servers import SESSION_ID, Heard, Wire, raw_server, well_behaved
+from harness.driver import Agent
+from harness.http_servers import SESSION_ID, Heard, RawServer, Wire, raw_server, well_behaved
 from harness.processes import assert_no_processes, is_alive
 from harness.shim import Shim
 from harness.waiting import GENEROUS_S, wait_for
@@ -398,26 +399,32 @@ NO_ANSWERS = [
 ]
 
 
-@pytest.mark.parametrize(("answer", "told"), NO_ANSWERS, ids=range(len(NO_ANSWERS)))
-def test_every_other_answer_is_a_sentence_and_the_next_call_works(
-    tmp_path: Path, answer: Callable[[Heard, Wire], None], told: str
-) -> None:
-    bad = Event()
+@pytest.fixture(scope="module")
+def answering_badly(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Agent, RawServer]]:
+    """One session for all bad answers: the call `bad-N` gets the N-th of them."""
 
     def call(heard: Heard, wire: Wire) -> None:
-        if heard.message["params"]["name"] == "bad":
-            bad.set()
-            answer(heard, wire)
-        else:
-            well_behaved(heard, wire)
+        name = heard.message["params"]["name"]
+        answer = NO_ANSWERS[int(name.removeprefix("bad-"))][0] if name != "good" else well_behaved
+        answer(heard, wire)
 
-    with raw_server({"tools/call": call}) as server, shim(tmp_path, server.url).start() as agent:
+    place = tmp_path_factory.mktemp("answering-badly")
+    with raw_server({"tools/call": call}) as server, shim(place, server.url).start() as agent:
         agent.initialize()
-        message = message_of(agent.call("bad"))
-        assert re.search(told, message) and server.origin in message and bad.is_set()
-        assert "secret of the server" not in message + agent.stderr
-        assert "result" in agent.call("good")
+        yield agent, server
         assert agent.finish() == 0
+
+
+@pytest.mark.parametrize("number", range(len(NO_ANSWERS)))
+def test_every_other_answer_is_a_sentence_and_the_next_call_works(
+    answering_badly: tuple[Agent, RawServer], number: int
+) -> None:
+    agent, server = answering_badly
+    message = message_of(agent.call(f"bad-{number}"))
+    assert re.search(NO_ANSWERS[number][1], message) and server.origin in message
+    assert f"bad-{number}" in [heard.message["params"]["name"] for heard in server.of("tools/call")]
+    assert "secret of the server" not in message + agent.stderr
+    assert "result" in agent.call("good")
 
 
 def test_an_error_of_the_server_beside_a_status_is_the_clients_error(tmp_path: Path) -> None:

@@ -147,9 +147,9 @@ def test_end_of_input_reaches_the_command(shell: Shell) -> None:
 
 def test_a_raw_terminal_is_put_in_order_after_a_killed_command(shell: Shell) -> None:
     before = shell.settings()
-    shell.type(f"{SUB} run --timeout 1 -- {sys.executable} raw.py")
+    shell.type(f"{SUB} run --timeout 3 -- {sys.executable} raw.py")
     shell.wait_for("ready.")
     assert shell.settings()[3] != before[3]
-    shell.wait_for("ended after 1 s")
+    shell.wait_for("ended after 3 s")
     assert exit_code(shell) == 124
     assert shell.settings()[3] == before[3]

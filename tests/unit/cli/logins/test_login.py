@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from harness.keychain import NONE
 from harness.ledger import sub_environment
 from harness.logins import initialize
 from harness.oauth_server import OAuthServer, oauth_server
+from harness.ports import listening
 from harness.terminal import TerminalProgram
 
 QUIET = {"PYTHON_KEYRING_BACKEND": NONE, "no_proxy": "*", "DISPLAY": "", "WAYLAND_DISPLAY": "", "BROWSER": ""}
@@ -145,12 +145,12 @@ def test_without_a_browser_the_redirect_is_pasted(home: Path, server: OAuthServe
             build_opener(Stay).open(address, timeout=30)
         target = sent.value.headers["Location"]
         os.write(program._master, target.encode() + b"\n")
-        assert program.process.wait(30) == 0, program.process.stderr.read()
+        assert program.end() == 0, program.process.stderr.read()
     assert initialize(server.url, stored_token(home)) == 200
 
 
 def test_the_port_can_be_chosen_and_the_time_is_bounded(home: Path, server: OAuthServer) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
+    with listening() as taken:
         port = taken.getsockname()[1]
         bad = sub(home, "login", "guarded", "--url", server.url, "--callback-port", str(port))
         assert bad.returncode == 2 and f"port {port} of this machine cannot be used" in bad.stderr

@@ -184,7 +184,7 @@ def test_a_terminal_gets_colour_and_lines_that_fit(home):
     env = sub_environment(home, PYTHONUTF8="1")
     with TerminalProgram([sys.executable, "-m", "subluminal", "query"], env=env, columns=90) as program:
         program.wait_for("git/git_status")
-        assert program.process.wait(20) == 0
+        assert program.end() == 0
     assert b"\x1b[31m" in program.raw  # a refusal in red
 
 
@@ -192,7 +192,7 @@ def test_no_color_is_obeyed_on_a_terminal(home):
     env = sub_environment(home, PYTHONUTF8="1", NO_COLOR="")
     with TerminalProgram([sys.executable, "-m", "subluminal", "query"], env=env) as program:
         program.wait_for("git/git_status")
-        assert program.process.wait(20) == 0
+        assert program.end() == 0
     assert b"\x1b" not in program.raw
 
 
@@ -282,7 +282,7 @@ def test_control_sequences_from_servers_are_shown_and_never_obeyed(tmp_path):
         command = [sys.executable, "-m", "subluminal", "query", flag]
         with TerminalProgram(command, env=sub_environment(tmp_path / "sub", PYTHONUTF8="1"), columns=5000) as program:
             program.wait_for("owned")
-            assert program.process.wait(20) == 0
+            assert program.end() == 0
 
 
 def test_what_lies_in_the_spool_is_taken_in_first(tmp_path, monkeypatch):

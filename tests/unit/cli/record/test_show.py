@@ -168,7 +168,7 @@ def test_control_sequences_are_shown_and_never_obeyed_and_lines_fit(tmp_path):
         command = [*SUB, "show", target]
         with TerminalProgram(command, env=sub_environment(home, PYTHONUTF8="1"), columns=70, lines=200) as program:
             program.wait_for("ツ")
-            assert program.process.wait(20) == 0
+            assert program.end() == 0
             for _ in range(5):
                 program.pump(0.02)
         assert not set(run_sub(home, "show", target).stdout) & set("\x1b\u009b\r\t")

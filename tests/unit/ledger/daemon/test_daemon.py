@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from harness.ledger import (
     sub_environment,
 )
 from harness.waiting import wait_for
+from subluminal.ledger.daemon.pace import LOOK_IDLE_S
 
 
 @pytest.fixture
@@ -127,8 +129,8 @@ def test_the_socket_and_the_files_are_the_owners_alone(home: Path, running: obje
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 def test_another_user_is_turned_away_even_if_the_socket_is_open_to_all(tmp_path: Path) -> None:
-    home = Path("/tmp") / f"sub-peer-{os.getpid()}"
-    home.mkdir(mode=0o755)
+    home = Path(tempfile.mkdtemp(prefix="sub-peer-", dir="/tmp"))  # other users cannot enter pytest's own
+    home.chmod(0o755)
     try:
         with ledgerd(home):
             os.chmod(home / "ledgerd.sock", 0o666)
@@ -150,7 +152,7 @@ def test_a_doorbell_brings_a_journal_in_at_once(home: Path, running: object) -> 
         os.write(journal, EventMaker("run-1", "shim-1").run_start() + b"\n")
         peer.send({"control": "wake"}, {"control": "status"})
         peer.answer()
-        wait_for(lambda: query(home, "SELECT 1 FROM runs"), 2.0)
+        wait_for(lambda: query(home, "SELECT 1 FROM runs"), LOOK_IDLE_S * 0.8, "the run, before it is looked for")
         os.close(journal)
 
 

@@ -14,9 +14,7 @@ from typing import Any
 
 import hypothesis
 import pytest
-import schemathesis
 from aiohttp import ClientSession, WSServerHandshakeError
-from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from harness.ledger import EventMaker, connect_ledgerd, ledgerd, spool_of
 from harness.waiting import wait_for
@@ -273,6 +271,9 @@ def test_loopback_addresses_are_understood() -> None:
 
 def test_the_document_and_the_server_agree(server: Server) -> None:
     """A short schemathesis profile: generated requests, good and bad, against every operation."""
+    import schemathesis  # takes a second: only where it is used
+    from schemathesis.specs.openapi.checks import positive_data_acceptance
+
     _, document = server.ask("/v1/openapi.json")
     del document["paths"]["/v1/live"]  # a WebSocket, tested above
     schema = schemathesis.openapi.from_dict(document)
