@@ -6,7 +6,7 @@ USABLE := $(VENV)/.usable
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 
-.PHONY: setup demo test test-clients test-servers test-conformance fuzz check bench bench-peers clean
+.PHONY: setup demo test test-compiled native wheels test-clients test-servers test-conformance fuzz fuzz-native check bench bench-peers clean
 
 setup: $(STAMP)
 
@@ -33,6 +33,22 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(max(2, (os.cpu_count() or 2) *
 test: setup
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
 		--tb=short -r fE --no-header
+
+# The C part, into src/ beside its sources, for the Python of .venv: from then on it is what runs here, until `make clean`.
+native: setup
+	@$(BIN)/python -m subluminal.native.build
+
+# All tests (or COMPILED, fewer of them) on the C part. `make test` takes it where it was built, and is pure elsewhere.
+COMPILED ?= tests
+test-compiled: native
+	@SUB_CORE=c $(BIN)/python -m pytest -n 2 --dist loadfile --tb=short -r fE --no-header $(COMPILED)
+
+# dist/: the pure wheel, and one with the C part for this platform and this Python.
+wheels: setup
+	@rm -rf dist/*.whl
+	@$(BIN)/python -m pip wheel -q --disable-pip-version-check --no-deps --no-build-isolation -w dist .
+	@SUB_BUILD=c $(BIN)/python -m pip wheel -q --disable-pip-version-check --no-deps --no-build-isolation -w dist .
+	@ls dist/*-none-any.whl dist/*-cp*.whl
 
 # With the real agent CLIs, installed from npm into .venv/clients, against fake models on loopback.
 test-clients: setup
@@ -66,6 +82,13 @@ fuzz: setup
 		tests/unit/host/run/test_crash.py tests/unit/core/engine/test_paths.py tests/unit/core/engine/test_hosts.py \
 		tests/torture/test_openings.py -r s --no-header
 
+# The C part against its twins, NATIVE_TEXTS of each of five kinds; without SIMD, and under the sanitizers, a part of it.
+NATIVE_TEXTS ?= 2000000
+fuzz-native: setup
+	@$(BIN)/python tests/fuzz/fuzz_native.py --count $(NATIVE_TEXTS)
+	@$(BIN)/python tests/fuzz/fuzz_native.py --variant portable --count $$(($(NATIVE_TEXTS) / 10))
+	@$(BIN)/python tests/fuzz/fuzz_native.py --variant sanitized --count $$(($(NATIVE_TEXTS) / 10))
+
 check: setup
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -83,4 +106,4 @@ bench-peers: setup
 	@$(BIN)/python bench/peers.py
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache bench/build
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache bench/build src/subluminal/native/*.so

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import itertools
 import os
 import re
 import shutil
@@ -135,6 +136,12 @@ def _shim_run(size: int, calls: int, directory: str) -> int:
     return max(total(part) for part in Path(directory).glob("shim.*"))
 
 
+def cores() -> tuple[str, ...]:
+    """Python alone, and with the C part where it can be built."""
+    built = subprocess.run([sys.executable, "-m", "subluminal.native.build"], capture_output=True, check=False)
+    return ("py",) if built.returncode else ("py", "c")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--calls", type=int, default=200)
@@ -148,12 +155,13 @@ def main() -> None:
         print("bench: skipped, valgrind is not installed")
         return
     rows = []
-    for size in SIZES:
+    for size, core in itertools.product(SIZES, cores()):
+        os.environ["SUB_CORE"] = core
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
             parts = phases(size, arguments.calls, directory)
             whole = "" if arguments.no_shim else f"{shim(size, arguments.calls, directory):,}"
         cells = [f"{parts[phase]:,}" for phase in PHASES] + [f"{sum(parts.values()):,}", whole]
-        rows.append((f"{size} B", *cells))
+        rows.append((f"{size} B, {core}", *cells))
     text = figures.table(("instructions per call", *PHASES, "sum", "shim"), rows)
     print(text)
     figures.save("instructions", text)

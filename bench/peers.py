@@ -112,7 +112,7 @@ def run(command: list[str], seconds: float, environment: Any, directory: Path | 
 def measure(command: list[str], home: Path, calls: int) -> dict[str, Any]:
     driver = [str(shim.BUILD / "driver"), "--calls", str(calls), "--size", "100", "--pipelined", str(2 * calls)]
     environment = {**os.environ, "HOME": str(home), "SUB_HOME": str(home / "sub"), "SUB_LEDGER_IDLE_S": "5"}
-    read: dict[str, Any] = json.loads(run(shim.pinned([*driver, *command]), RUN_S, environment, home))
+    read: dict[str, Any] = json.loads(run(shim.on_one_core([*driver, *command]), RUN_S, environment, home))
     return read
 
 

@@ -5,13 +5,18 @@ The shim's start-up is on every agent's critical path, so nothing is imported he
 
 from __future__ import annotations
 
+import os
 import sys
 
 
 def main() -> int:
     argv = sys.argv
-    if len(argv) > 1 and argv[1] == "shim":
+    is_shim = len(argv) > 1 and argv[1] == "shim"
+    if is_shim:
         _isolate(argv)
+    if "SUB_CORE" in os.environ and not _has_core():
+        return 2
+    if is_shim:
         from subluminal.adapters.stdio import shim
 
         return shim.main(argv[2:])
@@ -25,10 +30,20 @@ def _isolate(argv: list[str]) -> None:
 
     Its modules could otherwise stand in for ours. The variables stay in the environment that the server inherits.
     """
-    import os
-
     if not sys.flags.isolated and ("PYTHONPATH" in os.environ or "PYTHONHOME" in os.environ):
         os.execv(sys.executable, [sys.executable, "-I", "-m", "subluminal", *argv[1:]])
+
+
+def _has_core() -> bool:
+    """Whoever insists on one hears at once that it cannot be had, before a server is started."""
+    from subluminal.native.loading import VARIABLE, CoreError, load
+
+    try:
+        load(os.environ[VARIABLE])
+    except CoreError as error:
+        sys.stderr.write(f"sub: {error.message}\n  {error.hint}\n")
+        return False
+    return True
 
 
 if __name__ == "__main__":

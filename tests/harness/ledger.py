@@ -134,7 +134,7 @@ class EventMaker:
 
 
 def sub_environment(home: Path, **extra: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("SUB_")}
+    kept = {name: value for name, value in os.environ.items() if name == "SUB_CORE" or not name.startswith("SUB_")}
     return {**kept, "SUB_HOME": str(home), "HOME": str(home.parent), **extra}
 
 

@@ -22,7 +22,7 @@ from harness.driver import Agent, Message
 from harness.sink import EventFile, Sink
 
 FIXTURE_POLICIES = Path(__file__).resolve().parent.parent / "fixtures" / "policies"
-KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "TZ")
+KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "TZ", "SUB_CORE")
 
 
 def shim_command(
@@ -41,12 +41,11 @@ def shim_command(
 
 
 def isolated_env(tmp_path: Path, **more: str) -> dict[str, str]:
-    """HOME and SUB_HOME below `tmp_path`; no SUB_* and no other variable of the person who runs the tests."""
+    """HOME and SUB_HOME below `tmp_path`; of the person who runs the tests no SUB_* but SUB_CORE, and no other."""
     home = tmp_path / "home"
     home.mkdir(exist_ok=True)
     env = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
-    env.update(HOME=str(home), SUB_HOME=str(tmp_path / "sub"), TMPDIR=str(tmp_path), **more)
-    return env
+    return {**env, "HOME": str(home), "SUB_HOME": str(tmp_path / "sub"), "TMPDIR": str(tmp_path), **more}
 
 
 def write_policy(tmp_path: Path, policy: dict[str, Any] | str | os.PathLike[str]) -> Path:

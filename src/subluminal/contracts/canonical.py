@@ -15,6 +15,7 @@ Speed. msgspec reads and writes; Python code runs only for what msgspec cannot d
   bytes as were read, there was no white space, no needless escape and no duplicate key.
 - Otherwise, as many colons after as before prove that no member was dropped, hence that no key stood twice.
 - All else (and every error) goes to `json` with hooks: slower, exact, and the one place that words errors.
+Where the C part is built, it reads what is canonical already but for the order of members, and leaves the rest.
 
 Traps: `bytes` given to these functions are JSON text, `str` is a JSON string value. `CanonicalError.kind` is one of
 KINDS; messages never quote the input, so that they can be shown anywhere.
@@ -30,6 +31,7 @@ import msgspec
 
 from subluminal.contracts.digest import sha256_hex
 from subluminal.contracts.errors import CanonicalError
+from subluminal.native.chosen import core
 
 # Other parsers give up between 64 (.NET) and 10,000 (Go) levels; at 256, code that walks a value with two Python
 # frames per level stays well inside CPython's limit of 1,000.
@@ -88,6 +90,9 @@ def parse(raw: bytes) -> Any:
 
 def read_args(raw: bytes) -> tuple[Any, bytes]:
     """The value and the canonical form of one JSON text, from one reading."""
+    if _read_args is not None and (read := _read_args(raw)) is not None:
+        both: tuple[Any, bytes] = read
+        return both
     try:
         value = _decode_integers(raw)
         canonical = _encode(value)
@@ -334,3 +339,4 @@ def _encode_checked(value: Any) -> bytes:
 _encode = msgspec.json.Encoder(order="sorted", decimal_format="number", enc_hook=attrgetter("spelling")).encode
 _decode_integers = msgspec.json.Decoder(float_hook=_refuse_number).decode
 _decode_numbers = msgspec.json.Decoder(float_hook=_number).decode
+_read_args = None if core is None else core.read_args

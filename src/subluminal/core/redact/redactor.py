@@ -7,8 +7,9 @@ Three searches: the injected values in any spelling (`spellings`), inside encode
 well-known credentials (`token_shapes`). Places found by them are united before anything is replaced, so no search can
 hide a part from another. A mask names the kind of secret and never shows its length.
 
-Hot path: ordinary arguments cost a handful of substring tests. RE2 is imported at the first suspicion, or for the
-first text above `SMALL`, where one RE2 pass is cheaper than the tests.
+Hot path: ordinary arguments cost a handful of substring tests, and RE2 is imported where these and `prefilter` both
+suspect something, or for the first text above `SMALL`, where one RE2 pass is cheaper than the tests. With the C part
+texts of any length are asked of that alone, and RE2 sees only what may hold a credential.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from _thread import allocate_lock
 
 from subluminal.contracts.errors import ConfigError
 from subluminal.core.redact.spellings import MIN_SECRET_BYTES, Form, compile_pattern, forms_of, hex_anchors
+from subluminal.native.chosen import core
 
 # `typing` imports `re`, which the shim must not pay for.
 TYPE_CHECKING = False
@@ -38,9 +40,6 @@ MAX_LEARNED = 16
 # Enough text after a preview's edge to recognise any value that begins before it: HEAD units of an escaped form, or
 # the shortest length at which each token shape is certain.
 MARGIN = 512
-
-_RUN = bytes(0x78 if (chr(b).isalnum() and b < 0x80) or b in b"_-." else 0x20 for b in range(256))
-_LONG_RUN = "x" * 12
 
 Span = tuple[int, int, str]
 
@@ -101,6 +100,8 @@ class Redactor:
         """True for most texts: nothing in them can be a secret."""
         if self._custom_sources or (self._decoder is not None and self._decoder.suspects(data)):
             return False
+        if not self._forms:
+            return _has_no_shape(data)
         if len(data) > SMALL or len(self._anchors) > MANY:
             of, gate = self._gate
             if of is not self._anchors:
@@ -115,11 +116,7 @@ class Redactor:
         for anchor in self._hex_words:
             if anchor in lowered:
                 return False
-        if self._forms and _may_hide_letters(text, lowered):
-            return False
-        if _suspicious_word(text, lowered):
-            return False
-        return not _begins_like_a_token(text, lowered) or _LONG_RUN not in data.translate(_RUN).decode("latin-1")
+        return not _may_hide_letters(text, lowered) and _has_no_shape(data)
 
     def _look_for(self, values: list[bytes]) -> None:
         """Lists are replaced, never changed: another thread may be in the middle of one."""
@@ -151,8 +148,6 @@ class Redactor:
 
     def _compile_gate(self) -> tuple[object, Any]:
         anchors = self._anchors
-        if not self._forms:
-            return anchors, _shapes()
         from subluminal.core.redact.token_shapes import PATTERN
 
         gates = [PATTERN, _HIDING, *(anchor.encode("latin-1") for anchor, _ in anchors)]
@@ -215,6 +210,26 @@ def _shapes() -> Any:
     return _compiled_shapes
 
 
+_may_hold_credential = None if core is None else core.may_hold_credential
+
+
+def _has_no_shape(data: bytes) -> bool:
+    """Whether no shape of a credential can be in it."""
+    if _may_hold_credential is not None:
+        return not _may_hold_credential(data)
+    if len(data) > SMALL:
+        return _shapes().search(data) is None
+    text = data.decode("latin-1")
+    lowered = text.lower()
+    if not _suspicious_word(text, lowered) and not _begins_like_a_token(text, lowered):
+        return True
+    if _compiled_shapes is not None:
+        return _compiled_shapes.search(data) is None
+    from subluminal.core.redact.prefilter import may_hold_credential
+
+    return not may_hold_credential(data)  # no reason to import RE2 for `max_tokens`
+
+
 def _as_bytes(secret: str) -> bytes:
     """An environment variable that is not UTF-8 reaches Python as surrogates that stand for its bytes."""
     try:
@@ -258,17 +273,14 @@ def _may_hide_letters(text: str, lowered: str) -> bool:
 
 
 def _suspicious_word(text: str, lowered: str) -> bool:
-    """Whether one of the words that the keyed shapes need is there. `max_tokens`, `keyword`, `pass` are ordinary.
+    """Whether one of the words that the keyed shapes need is there. `keyword` and `pass` are ordinary.
 
     A single letter is found five times as fast as a word, so the rare letters of the words are looked for first.
     """
     return (
         ("p" in lowered and _suspicious_with_p(lowered))
         or ("cre" in lowered and ("secret" in lowered or "credential" in lowered))
-        or (
-            "k" in lowered
-            and (("token" in lowered and _token_as_key(lowered)) or ("key" in lowered and _key_of_something(lowered)))
-        )
+        or ("k" in lowered and ("token" in lowered or ("key" in lowered and _key_of_something(lowered))))
         or ("z" in lowered and "authoriz" in lowered)
         or ("-" in text and "-----B" in text)
         or ("@" in text and ":" in text)
@@ -283,17 +295,13 @@ def _suspicious_with_p(lowered: str) -> bool:
     )
 
 
-def _token_as_key(lowered: str) -> bool:
-    return any("token" + end in lowered for end in ('"', "=", ":", "\\", "'", " ", "\t", "0", "1", "2"))
-
-
 def _key_of_something(lowered: str) -> bool:
     owners = ("api", "access", "private", "account", "encryption", "signing", "auth", "master")
     return any(owner in lowered for owner in owners)
 
 
 def _begins_like_a_token(text: str, lowered: str) -> bool:
-    """Whether one of the known beginnings is there. It counts only with a long row of token characters."""
+    """Whether one of the known beginnings is there."""
     return (
         ("_" in text and any(word in text for word in _WITH_UNDERSCORE))
         or ("-" in text and any(word in text for word in _WITH_HYPHEN))

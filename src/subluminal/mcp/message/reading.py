@@ -89,6 +89,7 @@ class Reply(Struct, eq=False, gc=False):
     id_raw: bytes
     result: bytes | None
     error: bytes | None
+    ends_well: bool = False  # known of the result without a further look: see `is_plain_result`
 
 
 def id_key(id_raw: bytes) -> bytes:

@@ -6,7 +6,8 @@ takes. Who decides what happens to an ambiguous message is the gate, not this.
 
 Speed: msgspec finds the members as raw spans. The lengths of the spans then prove that nothing else is in the message:
 no further key, no duplicate, no white space, no needless escape, whatever the order (each of these only ever makes a
-message longer than the sum of its parts). Anything that does not add up is read again, exactly.
+message longer than the sum of its parts). Anything that does not add up is read again, exactly. Where the C part is
+built, it reads what is written as most clients and servers write it; what it leaves is read here.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from msgspec import Raw, Struct
 
 from subluminal.mcp.message.exact import read_object
 from subluminal.mcp.message.reading import ABSENT, CALL, TOOLS_CALL, UNREADABLE, Reading, Reply, ambiguous, raw_elements
+from subluminal.native.chosen import core
 
 
 class _PlainParams(Struct, gc=False):
@@ -51,9 +53,17 @@ class _Result(Struct, gc=False):
 _plain_call = msgspec.json.Decoder(_PlainCall).decode
 _reply = msgspec.json.Decoder(_Reply).decode
 _result = msgspec.json.Decoder(_Result).decode
+_read_call, _read_reply = (None, None) if core is None else (core.read_call, core.read_reply)
 
 
 def read_message(text: bytes) -> Reading:
+    if _read_call is not None and (call := _read_call(text)) is not None:
+        id_raw, name, arguments, meta = call
+        return Reading(CALL, text, id_raw, name, arguments, meta, TOOLS_CALL)
+    return _read_message(text)
+
+
+def _read_message(text: bytes) -> Reading:
     if not text.isascii():
         try:
             text.decode()
@@ -89,6 +99,8 @@ def read_message(text: bytes) -> Reading:
 
 def read_reply(text: bytes) -> Reply | None:
     """A response, or None for anything else (a request, a notification, something unreadable)."""
+    if _read_reply is not None and (reply := _read_reply(text)) is not None:
+        return Reply(*reply)
     try:
         message = _reply(text)
     except UNREADABLE:

@@ -1,0 +1,44 @@
+/* subluminal.native._core: what is done in C where it was built. Each function has its twin in Python. */
+#include "core.h"
+
+static PyObject *credential(PyObject *module, PyObject *data)
+{
+    (void)module;
+    if (!PyBytes_CheckExact(data))
+        Py_RETURN_TRUE;
+    return PyBool_FromLong(
+        may_hold_credential((const unsigned char *)PyBytes_AS_STRING(data), (size_t)PyBytes_GET_SIZE(data)));
+}
+
+static PyMethodDef functions[] = {
+    {"read_call", read_call, METH_O, NULL},
+    {"read_reply", read_reply, METH_O, NULL},
+    {"read_args", read_args, METH_O, NULL},
+    {"quote", quote, METH_O, NULL},
+    {"may_hold_credential", credential, METH_O, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static int prepare(PyObject *module)
+{
+    prepare_credentials();
+    /* Of the sources that this was made of: the loader takes no other. */
+    return PyModule_AddStringConstant(module, "SOURCES", SUB_SOURCES);
+}
+
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, prepare},
+#ifdef Py_mod_multiple_interpreters
+    {Py_mod_multiple_interpreters, Py_MOD_PER_INTERPRETER_GIL_SUPPORTED},
+#endif
+    {0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_core", NULL, 0, functions, slots, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit__core(void)
+{
+    return PyModuleDef_Init(&definition);
+}
