@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 import pytest
+
 from harness.effort import cpu_ratio
 from harness.engine import FlatPlaces, Run, rule
-
 from subluminal.core.engine import names, plan
 from subluminal.core.engine.faults import Unavailable
 from subluminal.core.engine.index.rules import RuleIndex, guards_of
