@@ -9,8 +9,7 @@ call with a tool name never seen before, which has to find its rules first. "eve
 every call by their names and none by its arguments: equality, texts, regexes, globs, ranges, keys, hosts and programs
 in turn. "language" has 1,000 rules, of which 100 use paths, texts, files, hosts, command lines, alternatives and
 exceptions: ten such rules for each of ten tools. Cedar (`cedarpy`) and Rego (`regopy`) decide an equivalent allow/deny
-policy, parsed once, over the same calls. `--check`
-exits with 1 if a limit is missed.
+policy, parsed once, over the same calls. `--check` exits with 1 if a limit is missed.
 """
 
 from __future__ import annotations
