@@ -18,7 +18,7 @@ from subluminal.core.engine import names, plan
 from subluminal.core.engine.faults import Unavailable
 from subluminal.core.engine.index.rules import RuleIndex, guards_of
 
-POLICIES = int(os.environ.get("SUB_TEST_INDEX", "100"))
+POLICIES = int(os.environ.get("SUB_TEST_INDEX", "60"))
 CALLS = 20
 SEED = int(os.environ.get("SUB_TEST_SEED", "20"))
 
