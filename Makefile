@@ -98,7 +98,7 @@ check: setup
 # Ratios in one run: the machine is noisy, absolute figures are not comparable. Needs a C compiler.
 bench: setup
 	@$(PIP) -r requirements/bench.txt
-	@for script in bench/shim.py bench/profile_call.py bench/policy.py bench/canonical.py bench/redact.py "bench/ledger.py ingest" bench/agents.py bench/in_process.py bench/hooks.py bench/crowd.py bench/mcp_http.py bench/model_api.py; do \
+	@for script in bench/shim.py bench/profile_call.py bench/policy.py bench/open_calls.py bench/canonical.py bench/redact.py "bench/ledger.py ingest" bench/agents.py bench/in_process.py bench/hooks.py bench/crowd.py bench/mcp_http.py bench/model_api.py; do \
 		echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 # Other MCP proxies beside ours, each in an environment of its own. A few minutes; needs the package index once.

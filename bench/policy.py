@@ -5,10 +5,11 @@
 
 The policy is a mix of exact names, globs and regexes with ten rules that concern every call (tag, denies with and
 without argument predicates, budget, rate limit, breaker, dedupe, allow); the calls go over 50 tools. "new tool" is a
-call with a tool name never seen before, which has to find its rules first. "language" has 1,000 rules, of which 100 use
-paths, texts, files, hosts, command lines, alternatives and exceptions: ten such rules for each of ten tools. Cedar
-(`cedarpy`) and Rego (`regopy`) decide an equivalent allow/deny policy, parsed once, over the same calls. `--check`
-exits with 1 if a limit is missed.
+call with a tool name never seen before, which has to find its rules first. "every call" has only denies that concern
+every call by their names and none by its arguments: equality, texts, regexes, globs, ranges, keys, hosts and programs
+in turn. "language" has 1,000 rules, of which 100 use paths, texts, files, hosts, command lines, alternatives and
+exceptions: ten such rules for each of ten tools. Cedar (`cedarpy`) and Rego (`regopy`) decide an equivalent allow/deny
+policy, parsed once, over the same calls. `--check` exits with 1 if a limit is missed.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ TOOLS = [f"{verb}_{noun}" for verb in ("get", "list", "create", "update", "searc
 ARGS = {"path": "/srv/app", "limit": 20, "query": "open issues"}
 MAX_RATIO_1000_TO_10 = 4.0
 MAX_US_1000 = 25.0
+MAX_US_EVERY_1000 = 40.0  # all of which concern every call
 MAX_US_MET = 60.0  # a call that ten rules with such predicates look at
 MAX_LOAD_MS = 5.0
 MIN_FASTER = 10.0
@@ -129,6 +131,23 @@ def language(count: int) -> dict[str, Any]:
         unless = {"unless": asked.pop("unless")} if "unless" in asked else {}
         made.append({**deny(f"l{number}", {**names(glob=[f"run_{number // 10}"]), **asked}), **unless})
     return {**policy, "rules": made + policy["rules"]}
+
+
+# What rules that concern every call compare; none of them objects to LANGUAGE_ARGS.
+COMPARED: list[Callable[[int], dict[str, Any]]] = [
+    lambda n: {"key_equals": {"query": f"v{n}"}},
+    lambda n: {"key_regex": {"query": [f"(?i)drop +table_{n}"]}},
+    lambda n: {"key_glob": {"path": [f"*/secret{n}/*"]}},
+    lambda n: {"key_contains": {"query": [f"KEY {n} "]}},
+    lambda n: {"numeric_range": {"limit": {"min": 1_000 + n}}},
+    lambda n: {"key_equals": {f"options.k{n}": True}},
+    lambda n: {"host_in": {"url": [f"*.evil{n}.example"]}},
+    lambda n: {"command": {"command": {"programs": [f"rm{n}"]}}},
+]
+
+
+def every_call(count: int) -> dict[str, Any]:
+    return snapshot([deny(f"e{n}", {**names(glob=["*"]), "args": COMPARED[n % 8](n)}) for n in range(count)])
 
 
 def met(snapshot_: dict[str, Any]) -> Callable[[int], Any]:
@@ -231,11 +250,12 @@ def rego(count: int) -> Callable[[int], Any]:
 
 
 def measure() -> dict[str, Any]:
-    results: dict[str, Any] = {"evaluation_us": {}, "new_tool_us": {}}
+    results: dict[str, Any] = {"evaluation_us": {}, "new_tool_us": {}, "every_call_us": {}}
     for size in SIZES:
         policy = mixed(size)
         results["evaluation_us"][size] = p50_us(evaluation(policy), 5_000)
         results["new_tool_us"][size] = p50_us(evaluation(policy, fresh=True), 500)
+        results["every_call_us"][size] = p50_us(met(every_call(size)), 2_000)
     worded = language(1_000)
     results["language_us"] = {"none met": p50_us(evaluation(worded), 5_000), "ten met": p50_us(met(worded), 5_000)}
     results["load_ms_100"] = load_ms(mixed(100))
@@ -256,6 +276,8 @@ def misses(results: dict[str, Any]) -> list[str]:
         found.append(f"1,000 rules take {times[1_000] / times[10]:.1f} times as long as 10")
     if times[1_000] > MAX_US_1000:
         found.append(f"1,000 rules take {times[1_000]:.1f} us")
+    if results["every_call_us"][1_000] > MAX_US_EVERY_1000:
+        found.append(f"1,000 rules that concern every call take {results['every_call_us'][1_000]:.1f} us")
     for name, limit in (("none met", MAX_US_1000), ("ten met", MAX_US_MET)):
         if results["language_us"][name] > limit:
             found.append(f"1,000 rules, 100 of the language, {name}: {results['language_us'][name]:.1f} us")
@@ -271,13 +293,14 @@ def misses(results: dict[str, Any]) -> list[str]:
 
 
 def tables(results: dict[str, Any]) -> str:
-    by_size = [(f"{n:,}", f"{results['evaluation_us'][n]:.1f}", f"{results['new_tool_us'][n]:.1f}") for n in SIZES]
+    columns = ("evaluation_us", "new_tool_us", "every_call_us")
+    by_size = [(f"{n:,}", *(f"{results[column][n]:.1f}" for column in columns)) for n in SIZES]
     ours = results["beside_us"]["subluminal"]
     beside = [(name, f"{us:.1f}", f"{us / ours:.0f}x") for name, us in results["beside_us"].items()]
     worded = [(name, f"{us:.1f}") for name, us in results["language_us"].items()]
     return "\n\n".join(
         (
-            figures.table(("rules", "p50 us", "new tool, p50 us"), by_size),
+            figures.table(("rules", "p50 us", "new tool, p50 us", "all concern every call, p50 us"), by_size),
             figures.table(("1,000 rules, 100 of them of the language", "p50 us"), worded),
             figures.table((f"allow/deny, {COMPARED_RULES} rules", "p50 us", "ratio"), beside),
         )
@@ -295,9 +318,10 @@ def main() -> int:
     if options.json:
         print(json.dumps({**results, "missed": missed}))
     else:
-        print("rules     p50 us   new tool us")
+        print("rules     p50 us   new tool us   every call us")
         for size in SIZES:
-            print(f"{size:>6,} {results['evaluation_us'][size]:>9.1f} {results['new_tool_us'][size]:>13.1f}")
+            times = [results[column][size] for column in ("evaluation_us", "new_tool_us", "every_call_us")]
+            print(f"{size:>6,} {times[0]:>9.1f} {times[1]:>13.1f} {times[2]:>15.1f}")
         for name, us in results["language_us"].items():
             print(f"\n1,000 rules, 100 of the language, {name}: {us:.1f} us", end="")
         print(f"\n\nloading a snapshot of 100 rules: {results['load_ms_100']:.2f} ms")

@@ -57,14 +57,14 @@ class PolicySource:
         self.path = path
         self.inline = inline
 
-    def load(self) -> dict[str, Any]:
-        """Its compiled snapshot; raises PolicyError."""
+    def load(self, *, apart: bool = False) -> dict[str, Any]:
+        """Its compiled snapshot; raises PolicyError. `apart`: what must be compiled is, in a process of its own."""
         from subluminal.policy.compile.snapshot import load_inline, load_snapshot
 
         if self.path is not None:
-            return load_snapshot(self.path)
+            return load_snapshot(self.path, apart=apart)
         if self.inline is not None:
-            return load_inline(self.inline)
+            return load_inline(self.inline, apart=apart)
         return BUILTIN_OBSERVE
 
 

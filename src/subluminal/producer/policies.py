@@ -47,6 +47,7 @@ class PolicyWatch:
         self._environ = dict(environ)
         self._cwd = cwd
         self._explicit = explicit
+        self._apart = of_entry  # a shim: one process for each server, which must stay small
         self._look = find
         self._others = (lambda: without_entry(identity)) if of_entry else others
         names_one = explicit or any(environ.get(name) for name in NAMING_VARIABLES)
@@ -76,7 +77,7 @@ class PolicyWatch:
         self.origin = ", ".join(source.path or source.origin for source in sources)
         self._stamps = _stamps(sources)
         try:
-            engines = [Engine(source.load(), self._identity, self._places) for source in sources]
+            engines = [Engine(source.load(apart=self._apart), self._identity, self._places) for source in sources]
         except PolicyError as fault:
             self.error = str(fault)
             return

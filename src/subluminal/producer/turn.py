@@ -6,7 +6,10 @@
     answer             only now does anybody hear of them
     settle, hand over  the ends of calls
 
-With `audit_before` the decisions are handed over before anything is forwarded: a write-ahead record.
+With `audit_before` the decisions are handed over before anything is forwarded: a write-ahead record. With `ends_wait`
+the ends stay with the gate: the door hands them over with what comes next, or after a moment of its own
+(`ENDS_WAIT_MS`), and before it ends. Nobody was told that they are on record, and whoever is killed in that moment
+leaves what one leaves who is killed just before the end of a call: a decision, and an end that the ledger misses.
 """
 
 from __future__ import annotations
@@ -14,6 +17,9 @@ from __future__ import annotations
 from time import monotonic_ns
 
 from subluminal.mcp.calls import Answer, Ended, Forward
+
+# An agent that calls again at once does so in less; a reader of the record does not notice it.
+ENDS_WAIT_MS = 1
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +37,7 @@ if TYPE_CHECKING:
 class Turn:
     """`forward` and `answer` take messages in order, without framing. `clock` gives monotonic nanoseconds."""
 
-    __slots__ = ("_answer", "_audit_before", "_calls", "_clock", "_forward", "_producer")
+    __slots__ = ("_answer", "_audit_before", "_calls", "_clock", "_ends_wait", "_forward", "_producer")
 
     def __init__(
         self,
@@ -41,6 +47,7 @@ class Turn:
         answer: Callable[[list[Any]], None],
         *,
         audit_before: bool = False,
+        ends_wait: bool = False,
         clock: Callable[[], int] = monotonic_ns,
     ) -> None:
         self._producer = producer
@@ -48,6 +55,7 @@ class Turn:
         self._forward = forward
         self._answer = answer
         self._audit_before = audit_before
+        self._ends_wait = ends_wait
         self._clock = clock
 
     def carry_out(self, wall_ms: int, read_ns: int) -> None:
@@ -111,7 +119,8 @@ class Turn:
                     error=output.error,
                     overhead_us=(entry.overhead_ns + now_ns - read_ns) // 1000,
                 )
-            producer.hand_over()
+            if not self._ends_wait:
+                producer.hand_over()
 
     def _announce(self, judged: list[Any], wall_ms: int) -> None:
         """Start and decision events, and the ends of what was refused."""

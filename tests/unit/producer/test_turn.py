@@ -23,13 +23,13 @@ from subluminal.producer.turn import Turn
 class Steps:
     """A producer and two sides that only note what they are given, in one list."""
 
-    def __init__(self, audit_before: bool = False) -> None:
+    def __init__(self, **options: bool) -> None:
         identity = Identity("run")
         stack = Stack([Engine(compiled(rule("no", "deny", tools("bad"))), identity)])
         self.gate = Gate(identity, Source("h", "p", "s"), stack, LocalState(), Redactor())
         calls = Calls(self.gate, "srv", "mcp_stdio", ToolNotes())
         self.exchange = Exchange(calls)
-        self.turn = Turn(self, calls, self._forward, self._answer, audit_before=audit_before)  # type: ignore[arg-type]
+        self.turn = Turn(self, calls, self._forward, self._answer, **options)  # type: ignore[arg-type]
         self.steps: list[str] = []
 
     def _forward(self, messages: list[bytes]) -> None:
@@ -74,6 +74,24 @@ def test_an_allowed_call_is_on_its_way_before_it_is_written_down() -> None:
     assert steps.server(reply(1)) == ["answer 1", "hand over end"]
 
 
+def test_an_end_that_may_wait_goes_with_the_next_decision() -> None:
+    steps = Steps(ends_wait=True)
+    assert steps.client(call(1)) == ["forward 1", "hand over start decision"]
+    assert steps.server(reply(1)) == ["answer 1"]
+    assert steps.client(call(2), call(3, "bad")) == [
+        "forward 1",
+        "hand over end start decision start decision end",
+        "answer 1",
+    ]
+
+
+def test_with_audit_before_the_ends_go_before_the_next_call_is_forwarded() -> None:
+    steps = Steps(ends_wait=True, audit_before=True)
+    assert steps.client(call(1)) == ["hand over start decision", "forward 1"]
+    assert steps.server(reply(1)) == ["answer 1"]
+    assert steps.client(call(2)) == ["hand over end start decision", "forward 1"]
+
+
 def test_a_refusal_is_with_the_sink_before_anybody_hears_of_it() -> None:
     assert Steps().client(call(1, "bad")) == ["hand over start decision end", "answer 1"]
 
@@ -100,7 +118,7 @@ def test_a_write_ahead_record_is_with_the_sink_before_anything_is_forwarded() ->
 
 @pytest.mark.parametrize("audit_before", [False, True])
 def test_what_is_no_call_leaves_nothing_in_the_record(audit_before: bool) -> None:
-    steps = Steps(audit_before)
+    steps = Steps(audit_before=audit_before)
     assert steps.client({"jsonrpc": "2.0", "id": 1, "method": "ping"}) == ["forward 1"]
     assert steps.server({"jsonrpc": "2.0", "id": 1, "result": {}}) == ["answer 1"]
     assert steps.client() == []

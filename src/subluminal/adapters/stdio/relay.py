@@ -27,7 +27,7 @@ from subluminal.mcp.calls import Calls
 from subluminal.mcp.exchange import Exchange
 from subluminal.mcp.tools import ToolNotes
 from subluminal.producer.health import Heartbeat
-from subluminal.producer.turn import Turn
+from subluminal.producer.turn import ENDS_WAIT_MS, Turn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 # A pipe holds 64 KiB. Much more, and each read would map and unmap its buffer (40 us a call, measured).
 READ_BYTES = 64 * 1024
 TICK_MS = 500
+ENDS_WAIT_NS = ENDS_WAIT_MS * 1_000_000
 TICK_NS = 5_000_000  # while calls come in, no more often than this
 COLLECT_AFTER_OBJECTS = 100_000
 _GONE = select.POLLHUP | select.POLLERR | select.POLLNVAL
@@ -66,6 +67,7 @@ class Relay:
             self.to_server.send_lines,
             self.to_client.send_lines,
             audit_before=server.audit == "before",
+            ends_wait=True,
         )
         self.client = ClientSide(self.exchange, self.turn, producer, self.to_server, upstream, config)
         self.server = ServerSide(self.exchange, self.turn, self.to_client, config)
@@ -104,6 +106,13 @@ class Relay:
         gc.collect()
         gc.freeze()
         gc.disable()
+        try:
+            self._loop()
+        finally:
+            self.producer.hand_over()  # whatever ends us: the ends that waited are on record
+        return self.ending.finish()
+
+    def _loop(self) -> None:
         upstream, sink = self.upstream, self.producer.sink
         to_server, to_client, stderr = self.to_server, self.to_client, self.stderr
         watched = self.watched
@@ -120,9 +129,15 @@ class Relay:
             self.ending,
             self.producer.doorbell,
         )
+        unwritten, ends_ns = self.producer.gate.outbox, 0
         while server.open or upstream.status is None:
-            wait_ms = DELAY_MS if doorbell.pressed_ns else TICK_MS
-            for fd, event in poll(wait_ms if not ending.at_ns else self._until_ms(ending.at_ns)):
+            if unwritten:
+                wait_ms = ENDS_WAIT_MS
+            elif ending.at_ns:
+                wait_ms = self._until_ms(ending.at_ns)
+            else:
+                wait_ms = DELAY_MS if doorbell.pressed_ns else TICK_MS
+            for fd, event in poll(wait_ms):
                 if fd == STDIN:
                     self._from_client()
                 elif fd == upstream.stdout:
@@ -134,9 +149,15 @@ class Relay:
                 self._was_busy = bool(busy)
                 self._balance()
             now_ns = monotonic_ns()
+            if not unwritten:
+                ends_ns = 0
+            elif not ends_ns:
+                ends_ns = now_ns
+            elif now_ns - ends_ns >= ENDS_WAIT_NS:
+                self.producer.hand_over()
+                ends_ns = 0
             if now_ns >= self._tick_ns or ending.at_ns:
                 self._tick(now_ns)
-        return self.ending.finish()
 
     def _ready(self, fd: int, event: int) -> None:
         upstream = self.upstream

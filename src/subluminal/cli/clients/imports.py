@@ -113,6 +113,10 @@ def import_command(offline: bool, hooks: bool, managed: bool, **given: Any) -> i
     reports = [report for report in found if report is not None]
     if hooks:
         reports += hooks_imported(client, choice, sub=sub, dry_run=dry_run, foreign=asked.foreign)
+    if reports and not dry_run:
+        from subluminal.host.bytecode import compile_missing
+
+        compile_missing()  # or every shim pays for it at its start
     missing = _missing(asked.servers, reports)
     code = 1 if client is not None and not reports else _exit_code(reports, missing)
     if asked.as_json:

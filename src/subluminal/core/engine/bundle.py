@@ -99,7 +99,7 @@ class Engine:
         before: Any = None
         if self.places is not None:
             self.places.seen.clear()  # links may have changed since the last call
-        for step in plan.steps:
+        for step in plan.steps_for(judgement) if tracer is None else plan.steps:
             if tracer is not None:
                 before = tracer.peek(step, judgement)
             refusal = None

@@ -71,7 +71,7 @@ class HostIn:
     def __call__(self, value: Any) -> bool:
         if value.__class__ is not str:
             return self._generous and self._as_text(value)
-        read = hosts_of(value) if len(value) <= MAX_KEPT_CHARS else read_hosts(value)
+        read = hosts_in(value)
         tests = self._tests
         if self._generous:
             for host in read.hosts:
@@ -132,14 +132,21 @@ def _unbracketed(pattern: str) -> str:
 
 
 def _test(pattern: str, generous: bool) -> Callable[[Host], bool]:
+    glob = glob_of_name(pattern)
+    if glob is not None:
+        named = glob_test(glob)
+        return lambda host: named(host.name)
     pattern = _unbracketed(pattern)
     if pattern in (LOOPBACK, PRIVATE):
         return _word_test(pattern, generous)
-    if is_network(pattern):
-        networks = Networks(pattern)
-        return lambda host: any(networks.hold(*address) for address in _asked(host, generous))
-    named = glob_test(_pattern_name(pattern))
-    return lambda host: named(host.name)
+    networks = Networks(pattern)
+    return lambda host: any(networks.hold(*address) for address in _asked(host, generous))
+
+
+def glob_of_name(pattern: str) -> str | None:
+    """What names are compared with; None: the pattern means addresses."""
+    pattern = _unbracketed(pattern)
+    return None if pattern in (LOOPBACK, PRIVATE) or is_network(pattern) else _pattern_name(pattern)
 
 
 def _asked(host: Host, generous: bool) -> tuple[tuple[int, int], ...]:
@@ -191,6 +198,10 @@ def read_hosts(text: str) -> Hosts:
 
 
 hosts_of = lru_cache(MAX_KEPT)(read_hosts)
+
+
+def hosts_in(text: str) -> Hosts:
+    return hosts_of(text) if len(text) <= MAX_KEPT_CHARS else read_hosts(text)
 
 
 def _hosts(text: str) -> list[Host | None]:

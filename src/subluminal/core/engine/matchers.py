@@ -62,7 +62,7 @@ class ArgsMatch:
     `ask` is the shortest way to what a call of it says.
     """
 
-    __slots__ = ("_among", "_equal", "_keys", "_more", "_ranges", "_source", "ask")
+    __slots__ = ("_among", "_equal", "_keys", "_more", "_ranges", "_source", "ask", "beside")
 
     def __init__(self, spec: dict[str, Any], generous: bool, places: Places | None = None) -> None:
         self._source = (spec, generous, places)
@@ -80,9 +80,11 @@ class ArgsMatch:
             (key, low, high, _final([limit for limit in (low, high) if limit is not None]), _range(low, high, generous))
             for key, low, high in bounds
         )
+        self.beside: Predicates | None = None  # what is not asked here
         self._more: Callable[[dict[str, Any]], bool] | None = None
         if any(name not in ASKED_HERE or not all(map(is_plain, keys)) for name, keys in spec.items() if keys):
-            self._more = self._predicates(besides_plain=True).ask
+            self.beside = self._predicates(besides_plain=True)
+            self._more = self.beside.ask
         plain = self._keys or self._equal or self._among or self._ranges
         self.ask: Callable[[dict[str, Any]], bool] = self.__call__ if plain or self._more is None else self._more
 

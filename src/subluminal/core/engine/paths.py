@@ -34,7 +34,7 @@ class Read:
     __slots__ = ("doubt", "openable", "paths")
 
     def __init__(self, paths: list[str], doubt: str, openable: bool) -> None:
-        self.paths = [(path, _folded(path)) for path in paths]
+        self.paths = [(path, case_folded(path)) for path in paths]
         self.doubt = doubt
         self.openable = openable
 
@@ -47,7 +47,7 @@ class _Entry:
     def __init__(self, path: str) -> None:
         self.path = path
         self._below = path if path == "/" else path + "/"
-        self._folded = _folded(path)
+        self._folded = case_folded(path)
         self._names = 0 if path == "/" else path.count("/")
 
     def holds(self, path: str, folded: str, places: Places) -> bool:
@@ -57,7 +57,7 @@ class _Entry:
         if not folded.startswith(self._folded):
             return False
         head = "/".join(path.split("/", self._names + 1)[: self._names + 1])
-        return head != self.path and _folded(head) == self._folded and places.same(head, self.path)
+        return head != self.path and case_folded(head) == self._folded and places.same(head, self.path)
 
 
 class PathWithin:
@@ -84,18 +84,34 @@ class PathWithin:
         if self._generous and not places.exists(path):
             self._later.append(path)
 
+    @property
+    def settled(self) -> bool:
+        """Whether its directories are those it has now, whatever happens to the machine."""
+        return not self._doubt and not self._later
+
+    @property
+    def directories(self) -> list[str]:
+        return [entry.path for entry in self._entries]
+
+    def read(self, value: str) -> Read:
+        """Where a text may lead, found out once for a call."""
+        places = self._places
+        if places is None:
+            raise Unavailable(UNJUDGED_ARGS, self._doubt)
+        read: Read | None = places.seen.get(value)
+        if read is None:
+            read = places.seen[value] = read_path(value, places)
+        return read
+
     def __call__(self, value: Any) -> bool:
         places = self._places
         if places is None:
             raise Unavailable(UNJUDGED_ARGS, self._doubt)
         if value.__class__ is not str:
             return self._generous and self._as_text(value)
-        read = places.seen.get(value)
-        if read is None:
-            read = places.seen[value] = read_path(value, places)
         if self._generous:
-            return self._any(read, places)
-        return self._all(read, places)
+            return self._any(self.read(value), places)
+        return self._all(self.read(value), places)
 
     def _any(self, read: Read, places: Places) -> bool:
         entries, doubt = self._entries, read.doubt or self._doubt
@@ -252,7 +268,7 @@ def shortened(path: str) -> str:
     return "/" + "/".join(kept)
 
 
-def _folded(path: str) -> str:
+def case_folded(path: str) -> str:
     if path.isascii():
         return path.lower()
     from unicodedata import normalize

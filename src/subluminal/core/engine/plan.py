@@ -7,6 +7,8 @@ one) are left out. What depends on the arguments, the clock or run state stays f
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from subluminal.contracts.vocabulary import ANNOTATED_CLASSES, TOOL_NOT_LISTED
 from subluminal.core.engine.accumulators import Accumulator
 from subluminal.core.engine.faults import Unavailable
@@ -18,12 +20,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from subluminal.core.engine.index.rules import Guard, RuleIndex
     from subluminal.core.engine.rules import Judgement, Outcome, Refusal
 
 # Tool names are chosen by the agent: both caches are bounded, and names beyond this length are not kept at all.
 MAX_PLANS = 1_024
 MAX_SERVERS = 64
 MAX_CACHED_NAME_CHARS = 256
+# As many rules that look at arguments cost more when each is asked than an index that names those to be asked.
+INDEXED_FROM = 16
+# Tools that the same rules concern share one.
+MAX_INDEXES = 16
+_BY_NUMBER = attrgetter("rule.number")
 
 
 class Cache:
@@ -89,7 +97,7 @@ def _apply_if_tagged(rule: Rule) -> Callable[[Judgement, Outcome, Any], Refusal 
 class Plan:
     """The steps for one tool. `tags` holds from the start; `tagged` is what the policy itself added to it."""
 
-    __slots__ = ("access", "stateful", "steps", "tagged", "tags", "wide")
+    __slots__ = ("_asked", "_guarded", "_index", "access", "stateful", "steps", "tagged", "tags", "wide")
 
     def __init__(
         self, steps: list[Step], access: AccessRule | None, tags: frozenset[str], tagged: frozenset[str]
@@ -100,17 +108,40 @@ class Plan:
         self.tagged = tagged
         self.stateful = any(step.accumulator is not None for step in steps)
         self.wide = any(step.accumulator is not None and step.accumulator.wide for step in steps)
+        self._index: RuleIndex | None = None
+        self._guarded: list[Step] = []
+        self._asked: list[Step] = []
+
+    def index(self, index: RuleIndex, guarded: list[Step], asked: list[Step]) -> None:
+        """`asked`: the steps that the index knows nothing of."""
+        self._index, self._guarded, self._asked = index, guarded, asked
+
+    def steps_for(self, judgement: Judgement) -> list[Step]:
+        """Those of the steps, in order, that may match this call or may not be judged."""
+        if self._index is None:
+            return self.steps
+        try:
+            found = self._index.find(judgement.held or judgement.args())
+        except Exception:  # of arguments that cannot be had or read, each rule says so itself
+            return self.steps
+        if not found:
+            return self._asked
+        guarded = self._guarded
+        return sorted([*self._asked, *[guarded[position] for position in found]], key=_BY_NUMBER)
 
 
 class Planner:
     """Makes the plans of one bundle."""
 
-    __slots__ = ("_by_number", "_rules", "_servers")
+    __slots__ = ("_by_number", "_guards", "_indexes", "_rules", "_servers", "_steps")
 
     def __init__(self, rules: list[Rule]) -> None:
         self._rules = rules
         self._by_number = {rule.number: rule for rule in rules}
         self._servers = Cache(MAX_SERVERS)
+        self._guards: dict[int, list[Guard] | None] = {}
+        self._indexes = Cache(MAX_INDEXES)
+        self._steps: dict[tuple[int, bool, bool], Step] = {}  # of rules without keys, shared by all tools
 
     def named(self, server_name: str, tool_name: str) -> list[Rule]:
         """The rules whose names match, in order."""
@@ -149,10 +180,38 @@ class Planner:
                     continue
                 if sure:
                     decided = decided or rule
-            keys = rule.keys(policy, server_name, tool_name) if isinstance(rule, Accumulator) else None
             unlisted = check_risk and rule.risk is not None and bool(rule.risk & unheard)
-            steps.append(Step(rule, check_risk, unlisted, keys))
+            if isinstance(rule, Accumulator):
+                steps.append(Step(rule, check_risk, unlisted, rule.keys(policy, server_name, tool_name)))
+                continue
+            kind = (rule.number, check_risk, unlisted)
+            if kind not in self._steps:
+                self._steps[kind] = Step(rule, check_risk, unlisted, None)
+            steps.append(self._steps[kind])
         access = decided if len(steps) == 1 and steps[0].rule is decided and not complete else None
         if access is not None:
             steps = []
-        return Plan(steps, access, frozenset(tags), frozenset(tagged))
+        plan = Plan(steps, access, frozenset(tags), frozenset(tagged))
+        if not complete and sum(step.conditional for step in steps) >= INDEXED_FROM:
+            self._index(plan)
+        return plan
+
+    def _index(self, plan: Plan) -> None:
+        from subluminal.core.engine.index.rules import RuleIndex, guards_of
+
+        kept = self._guards
+        guarded: list[Step] = []
+        asked: list[Step] = []
+        for step in plan.steps:
+            number = step.rule.number
+            if number not in kept:
+                kept[number] = guards_of(step.rule) if step.conditional else None
+            (asked if kept[number] is None else guarded).append(step)
+        if len(guarded) < INDEXED_FROM:
+            return
+        key = tuple(step.rule.number for step in guarded)
+        index = self._indexes.get(key)
+        if index is None:
+            index = RuleIndex([kept[number] or [] for number in key])
+            self._indexes.put(key, index)
+        plan.index(index, guarded, asked)

@@ -53,11 +53,11 @@ class Readings:
             for text in texts(value, self._longest):
                 if text in self._texts:
                     return (text,)
-        if self._numbers and (number := _number(value)) is not None and number in self._numbers:
+        if self._numbers and (number := number_in(value)) is not None and number in self._numbers:
             return (self._numbers[number],)
-        if self._true and _as_true(value):
+        if self._true and as_true(value):
             return (True,)
-        return (False,) if self._false and _as_false(value) else ()
+        return (False,) if self._false and as_false(value) else ()
 
 
 class RangeReadings:
@@ -73,7 +73,7 @@ class RangeReadings:
         return self._read(value) or _elements(value, self._read)
 
     def _read(self, value: Any) -> tuple[int | float, ...]:
-        number = _number(value)
+        number = number_in(value)
         if number is None or not self._low <= number <= self._high:
             return ()
         return (int(number) if number.is_integer() else number,)
@@ -104,7 +104,7 @@ def double(number: Any) -> float:
         return float("nan")
 
 
-def _number(value: Any) -> float | None:
+def number_in(value: Any) -> float | None:
     """The number that a server could read in a value."""
     if value is None:
         return 0.0
@@ -134,13 +134,13 @@ def _parsed(text: str) -> float | None:
     return number if number == number else None
 
 
-def _as_true(value: Any) -> bool:
+def as_true(value: Any) -> bool:
     if value is None or isinstance(value, str):
         return bool(value)
     return isinstance(value, (list, dict)) or double(value) != 0
 
 
-def _as_false(value: Any) -> bool:
+def as_false(value: Any) -> bool:
     if isinstance(value, str):
         return not value or (len(value) <= _LONGEST_NO and value.lower() in _NO)
     return not value or (not isinstance(value, (list, dict)) and double(value) == 0)

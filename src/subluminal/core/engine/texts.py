@@ -68,11 +68,11 @@ def regex_tests(regexes: list[str]) -> list[TextTest]:
     tests: list[TextTest] = []
     for regex in regexes:
         for pattern in regex_patterns(regex):
-            tests.append(_searching(pattern.regex) if pattern.regex is not None else pattern.test)
+            tests.append(searching(pattern.regex) if pattern.regex is not None else pattern.test)
     return tests
 
 
-def _searching(regex: str) -> TextTest:
+def searching(regex: str) -> TextTest:
     def test(text: str) -> bool:
         search = _compiled.get(regex)
         if search is None:

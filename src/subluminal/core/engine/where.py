@@ -87,7 +87,7 @@ class Found(Struct, eq=False, gc=False):
 class Where:
     """One key. `plain`: nothing but a top-level key."""
 
-    __slots__ = ("_first", "_literal", "_steps", "_too_deep", "key", "plain")
+    __slots__ = ("_literal", "_steps", "_too_deep", "first", "key", "plain", "second")
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -95,18 +95,19 @@ class Where:
         self._too_deep = segments(key) > MAX_SEGMENTS
         if steps is None:
             steps = [key]
-        self._first: str = steps[0] or ""
+        self.first: str = steps[0] or ""
         self._steps = steps[1:]
         self.plain = not self._steps
-        self._literal = None if key == self._first and self.plain else key
+        self.second = self._steps[0] if self._steps else None  # None also where it steps into a list
+        self._literal = None if key == self.first and self.plain else key
 
     def locate(self, args: dict[str, Any], *, generous: bool, listed: bool = True) -> Found:
         """`listed`: a list that stands as JSON in the text at the end of a path counts beside the text."""
         if self._too_deep:
             raise Unavailable(UNJUDGED_ARGS, f"the key {self.key[:80]} leads deeper than {MAX_SEGMENTS} levels")
         found = Found([])
-        if self._first in args:
-            value = args[self._first]
+        if self.first in args:
+            value = args[self.first]
             found.values.append(value)
             if value.__class__ is str and (listed if self.plain else generous):
                 held = held_in(value)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 
 import msgspec
 
@@ -35,14 +36,17 @@ MAX_SNAPSHOT_BYTES = 10 * MAX_SOURCE_BYTES
 MAX_CACHED = 64
 
 
-def load_snapshot(path: str) -> dict[str, Any]:
-    """The compiled snapshot of a policy file; raises PolicyError (with `findings`) if it cannot be had."""
-    return _compiled(read_source(path), path)
+def load_snapshot(path: str, *, apart: bool = False) -> dict[str, Any]:
+    """The compiled snapshot of a policy file; raises PolicyError (with `findings`) if it cannot be had.
+
+    `apart`: compiled by a child, for a process that lives long and needs the compiler once.
+    """
+    return _compiled(read_source(path), path, apart)
 
 
-def load_inline(text: str, filename: str = "SUB_POLICY_JSON.json") -> dict[str, Any]:
+def load_inline(text: str, filename: str = "SUB_POLICY_JSON.json", *, apart: bool = False) -> dict[str, Any]:
     """The same for a bundle given as JSON text."""
-    return _compiled(text.encode("utf-8", "surrogateescape"), filename)
+    return _compiled(text.encode("utf-8", "surrogateescape"), filename, apart)
 
 
 def read_source(path: str) -> bytes:
@@ -77,11 +81,36 @@ def _read(fd: int, limit: int) -> bytes:
     return b"".join(chunks)
 
 
-def _compiled(source: bytes, filename: str) -> dict[str, Any]:
+def _compiled(source: bytes, filename: str, apart: bool) -> dict[str, Any]:
     source_hash = sha256_hex_once(source)
     cached = _read_cache(source_hash)
-    if cached is not None:
-        return cached
+    if cached is None and apart:
+        _compile_apart(source, filename, source_hash)
+        cached = _read_cache(source_hash)
+    # What a child could not compile or not leave for us is compiled here: then what is wrong with it is told.
+    return _compile(source, filename, source_hash) if cached is None else cached
+
+
+def _compile_apart(source: bytes, filename: str, source_hash: str) -> None:
+    """In a child, which leaves the snapshot where it is looked for: the compiler takes 8 MiB that nobody gives back."""
+    if len(sys._current_frames()) > 1:
+        return  # a fork would copy the locks of other threads as they are
+    try:
+        child = os.fork()
+    except OSError:
+        return
+    if child == 0:
+        try:
+            _compile(source, filename, source_hash)
+        finally:
+            os._exit(0)  # nothing of the parent's is flushed, closed or told
+    try:
+        os.waitpid(child, 0)
+    except ChildProcessError:  # a host that reaps for us
+        pass
+
+
+def _compile(source: bytes, filename: str, source_hash: str) -> dict[str, Any]:
     from subluminal.policy.compile.bundle import compile_bundle, snapshot_bytes
 
     snapshot = compile_bundle(source, filename)
