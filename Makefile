@@ -6,7 +6,7 @@ USABLE := $(VENV)/.usable
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 
-.PHONY: setup demo test test-compiled native wheels test-clients test-servers test-conformance fuzz fuzz-native check bench bench-peers clean
+.PHONY: setup sdks demo test test-compiled native wheels test-clients test-servers test-conformance fuzz fuzz-native check bench bench-peers clean
 
 setup: $(STAMP)
 
@@ -23,6 +23,10 @@ $(STAMP): $(USABLE) requirements/dev.txt
 	@echo "installing what the tests need ..."
 	@$(PIP) -r requirements/dev.txt
 	@touch $@
+
+# The TypeScript SDK, from npm into .venv/sdks: `make test` then runs what it skips without it.
+sdks: setup
+	@PYTHONPATH=tests $(BIN)/python -m harness.sdks
 
 demo: $(USABLE)
 	@$(BIN)/python demo/demo.py

@@ -266,7 +266,7 @@ class SdkServer:
 def typescript_server() -> Iterator[str]:
     """The origin of a server of the TypeScript SDK. Skips where that is not installed."""
     if not sdks.typescript_installed():
-        pytest.skip("the TypeScript SDK is not installed: `make fuzz` does that")
+        pytest.skip("the TypeScript SDK is not installed: `make sdks` does that")
     program = npm.placed(ROOT / "tests" / "harness" / "typescript_http_server.mjs", sdks.INSTALL_DIR)
     process = subprocess.Popen(["node", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:

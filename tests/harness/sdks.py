@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Callable
 from decimal import Decimal
 from enum import IntEnum
@@ -102,3 +103,10 @@ class TypeScriptReader:
 
     def close(self) -> None:
         self._node.communicate()
+
+
+if __name__ == "__main__":
+    try:
+        npm.install(INSTALL_DIR, PACKAGE_JSON)
+    except npm.InstallError as error:
+        sys.exit(f"the TypeScript SDK cannot be had here, its tests are skipped: {error}")
