@@ -95,7 +95,9 @@ class MessageScan:
             self._carry = buf[-1:]
             buf = buf[:-1]
         # Blank out escapes without moving anything: every quote left delimits a string.
-        clean = buf.replace(b"\\\\", b"__").replace(b'\\"', b"__") if b"\\" in buf else buf
+        clean = buf
+        if b"\\" in buf and b'"' in buf:
+            clean = buf.replace(b"\\\\", b"__").replace(b'\\"', b"__")
         pos = self.run(buf, clean, 0)
         while pos < len(buf) and self._state == "done":
             pos = self._behind(buf, clean, pos)

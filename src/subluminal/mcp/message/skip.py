@@ -34,6 +34,10 @@ class Skip:
 
     def run(self, clean: bytes, pos: int, strict: bool) -> int:
         """On from `pos` to behind the value, or to the end of the piece. `clean` has its escapes blanked out."""
+        if self._in_string and clean.find(b'"', pos) < 0:  # most of a large message is one text
+            if strict and clean.find(b"\t", pos) >= 0:
+                self.doubt = "a raw control character"
+            return len(clean)
         rest = clean[pos:] if pos else clean
         pieces = rest.split(b'"')
         outside = b"".join(pieces[1::2] if self._in_string else pieces[0::2])

@@ -42,6 +42,29 @@ def test_every_cut_in_two_reads_the_same() -> None:
         assert (part.values, part.keys, part.ambiguous) == (whole.values, whole.keys, None), cut
 
 
+def test_pieces_that_lie_inside_a_text_are_read_as_they_are_with_its_quotes() -> None:
+    """Such pieces are passed over quickly: nothing that makes a message ambiguous may be missed in them."""
+    made = random.Random(7)
+    parts = (b"a", b"zz ", b"\\n", b"\\\\", b'\\"', b"{", b"]", b"\t", b"\x01", "é".encode(), b"\xff")
+    doubted = 0
+    for _ in range(2_000):
+        text = b"".join(made.choices(parts, weights=(9, 9, 9, 9, 9, 3, 3, 0.2, 0.1, 3, 0.1), k=made.randint(0, 40)))
+        arguments = b'{"deep":[{"t":"%s"}]}' % text
+        message = b'{"id":1,"method":"tools/call","params":{"name":"e","arguments":%s}}' % arguments
+        whole, cut = MessageScan(), MessageScan()
+        whole.feed(message)
+        for at in range(0, len(message), 5):
+            cut.feed(message[at : at + 5])
+        for scan in (whole, cut):
+            scan.finish()
+        assert (whole.ambiguous is None) is (cut.ambiguous is None), message
+        assert (whole.values, whole.keys) == (cut.values, cut.keys)
+        doubted += whole.ambiguous is not None
+        if whole.ambiguous is None:
+            assert whole.args_raw_hash == cut.args_raw_hash == hashlib.sha256(arguments).hexdigest()
+    assert 100 < doubted < 1_900
+
+
 def test_byte_by_byte_reads_the_same() -> None:
     data = CALL.encode()
     assert scanned(data, *range(1, len(data))).values == scanned(data).values
