@@ -21,7 +21,7 @@ _SPANS_KEPT = 1024
 _LAST_SPAN = "SELECT first_n, count, producer_no, first_seq FROM spans WHERE run_no = ? ORDER BY first_n DESC LIMIT 1"
 _PUT_SPAN = (
     "INSERT INTO spans (run_no, first_n, count, producer_no, first_seq) VALUES (?, ?, ?, ?, ?)"
-    " ON CONFLICT DO UPDATE SET count = excluded.count"
+    " ON CONFLICT (run_no, first_n) DO UPDATE SET count = excluded.count"
 )
 _FIND_SPAN = (
     "SELECT run_no, first_n + ? - first_seq FROM (SELECT * FROM spans WHERE producer_no = ? AND first_seq <= ?"
@@ -125,4 +125,7 @@ class EventTable:
         found = self._connection.execute(_FIND_SPAN, (seq, producer_no, seq, seq)).fetchone()
         if found is None:
             return None
-        return not self._keeping or self._reader.line(*found) == line
+        try:
+            return not self._keeping or self._reader.line(*found) == line
+        except Exception:  # zlib.error, LookupError: the segment was damaged, and does not hold it
+            return False

@@ -41,8 +41,8 @@ def hash_at(connection: sqlite3.Connection, run_no: int, n: int) -> bytes | None
         lines = unpack_lines(stored)
     except Exception:  # zlib.error and ValueError alike: the segment was damaged
         return None
-    if n >= first_n + len(lines):
+    if n >= first_n + len(lines) or not isinstance(head, bytes):
         return None
     for line in lines[: n - first_n + 1]:
         head = link(head, line)
-    return bytes(head)
+    return head

@@ -104,29 +104,31 @@ class _Shapes:
             connection.executemany(statement, rows)
 
 
-class _Previews:
-    """Rows of `previews`, most of which have both texts and no flags; others name what they have."""
+_WHOLE_PREVIEW = ("call_id", "args_preview", "result_preview")
 
-    __slots__ = ("_make", "_others", "_whole")
+
+class _Previews:
+    """Rows of `previews`, likewise; nearly all have both texts and no flags."""
+
+    __slots__ = ("_make", "_shapes")
 
     def __init__(self, make: Callable[[list[str]], str]) -> None:
         self._make = make
-        self._whole: list[tuple[Any, ...]] = []
-        self._others: list[dict[str, Any]] = []
+        self._shapes: dict[tuple[str, ...], list[Any]] = {_WHOLE_PREVIEW: []}
 
     def add(self, call: StoredCall) -> None:
         args, result, flags = call.args_preview, call.result_preview, call.redaction_flags
         if args is not None and result is not None and not flags:
-            self._whole.append((call.call_id, pack_text(args), pack_text(result), call.id))
+            self._shapes[_WHOLE_PREVIEW].append((call.call_id, pack_text(args), pack_text(result), call.id))
             return
         told = {"call_id": call.call_id, "args_preview": pack_text(args), "result_preview": pack_text(result)}
         told["redaction_flags"] = json_text(flags) if flags else None
-        self._others.append({name: value for name, value in told.items() if value is not None} | {"id": call.id})
+        names = tuple(name for name, value in told.items() if value is not None)
+        self._shapes.setdefault(names, []).append([*(told[name] for name in names), call.id])
 
     def write(self, connection: sqlite3.Connection) -> None:
-        connection.executemany(self._make(["call_id", "args_preview", "result_preview"]), self._whole)
-        for told in self._others:
-            connection.execute(self._make([name for name in told if name != "id"]), list(told.values()))
+        for names, rows in self._shapes.items():
+            connection.executemany(self._make(list(names)), rows)
 
 
 class StoredCall(TypedCall):

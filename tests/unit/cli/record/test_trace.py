@@ -132,9 +132,8 @@ def test_verify_ends_with_1_and_names_the_first_bad_event(home: Path, sub: Run) 
     import sqlite3
 
     database = sqlite3.connect(home / "ledger.db")
-    database.execute(
-        "UPDATE segments SET marks = substr(marks, 1, 12) || zeroblob(4) || substr(marks, 17) WHERE id = 1"
-    )
+    forged = "CAST(substr(marks, 1, 12) || zeroblob(4) || substr(marks, 17) AS BLOB)"
+    database.execute(f"UPDATE segments SET marks = {forged} WHERE id = 1")
     database.commit()
     done = sub("verify", "run-1", "--json")
     assert done.returncode == 1

@@ -73,6 +73,16 @@ def test_a_line_offered_twice_is_stored_once(store: Store) -> None:
     assert rows(store, "SELECT coalesce(sum(count), 0) FROM spans") == [(14,)]
 
 
+def test_what_comes_again_while_its_segment_is_damaged_is_refused_and_stops_nothing(store: Store) -> None:
+    lines = EventMaker("run-1", "shim-1").whole_run(2)
+    add_all(store, lines[:-1])
+    store.connection.execute("UPDATE segments SET lines = x'789c00'")
+    store.forget()
+    with pytest.raises(BadEvent, match="other content"):
+        store.write(lambda: store.add(lines[2]))
+    assert add_all(store, lines[-1:]) == [True]
+
+
 def test_the_same_number_with_other_content_is_refused_and_changes_nothing(store: Store) -> None:
     maker = EventMaker("run-1", "shim-1")
     lines = maker.whole_run(1)

@@ -220,7 +220,7 @@ def test_an_index_that_was_rebuilt_without_a_row_is_named(path: str) -> None:
     database = sqlite3.connect(path, isolation_level=None)
     honest = database.execute("SELECT sql FROM sqlite_schema WHERE name = 'tool_calls_decision'").fetchone()[0]
     database.execute("DROP INDEX tool_calls_decision")
-    database.execute(honest.replace("WHERE ", "WHERE decision <> 'BLOCK' AND "))
+    database.execute(honest.replace("WHERE ", "WHERE decision <> 'BLOCK' AND (") + ")")
     database.execute("PRAGMA writable_schema = ON")
     database.execute("UPDATE sqlite_schema SET sql = ? WHERE name = 'tool_calls_decision'", (honest,))
     database.close()

@@ -20,6 +20,7 @@ from subluminal.ledger.trace.report import Fault
 from subluminal.ledger.trace.verify import verify_run
 
 EVENTS = 2 * (2 + 3 * 4)
+FORGED_MARK = "CAST(substr(marks, 1, 8) || zeroblob(4) || substr(marks, 13) AS BLOB)"
 
 
 @pytest.fixture
@@ -113,9 +114,9 @@ def test_a_damaged_segment_is_a_fault_and_no_crash(path: str) -> None:
     [
         ("DELETE FROM segments WHERE first_n = 8", 8),
         ("DELETE FROM segments WHERE first_n = 22", 22),
-        ("UPDATE segments SET marks = substr(marks, 1, 8) || zeroblob(4) || substr(marks, 13) WHERE first_n = 1", 3),
+        (f"UPDATE segments SET marks = {FORGED_MARK} WHERE run_no = 1 AND first_n = 1", 3),
         ("UPDATE segments SET marks = substr(marks, 1, 8) WHERE first_n = 8", 10),
-        ("UPDATE segments SET marks = marks || zeroblob(4) WHERE first_n = 8", 15),
+        ("UPDATE segments SET marks = CAST(marks || zeroblob(4) AS BLOB) WHERE first_n = 8", 15),
         ("UPDATE segments SET head = zeroblob(32) WHERE first_n = 8", 14),
         ("UPDATE runs SET event_count = 27 WHERE run_no = 1", 29),
         ("UPDATE runs SET chain_head = zeroblob(32) WHERE run_no = 1", 28),
