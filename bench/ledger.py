@@ -2,11 +2,14 @@
 
     python bench/ledger.py ingest [--events 120000] [--producers 4] [--tails N]
     python bench/ledger.py query [--calls 1000000] [--keep DIR]
+    python bench/ledger.py growth [--events 10000000] [--keep DIR]
 
 `ingest` starts the producers and a real `sub ledgerd` and measures from the first byte written to the last committed.
 The lines are those of a real gate (`recorded.py`): no two have the same arguments, hash or result.
 On a busy machine compare `cpu_us_per_event`: the daemon is one thread, so this is its pace with a core of its own.
 `query` fills `tool_calls` by SQL (what is read is the same), then times whole commands and the query layer by itself.
+`growth` fills a ledger with whole runs of 1,000 calls, chain and rows alike, and times whole commands on it. The
+store takes in one run of a real gate; the others are that run under another name, with lines linked anew.
 Results are one JSON object on stdout.
 """
 
@@ -230,17 +233,86 @@ def query(calls: int, keep: str | None) -> dict[str, Any]:
     return {"calls": calls, "database_mib": size >> 20, "layer_ms": layer, "command_ms": commands}
 
 
+GROWTH_CALLS = 1_000
+
+
+def grow(home: Path, events: int) -> int:
+    """As many events as that, taken in by a store; the number of runs."""
+    from recorded import calls
+
+    from subluminal.ledger.store.writer import Store
+
+    named = b"run-000000"
+    lines = b"".join(calls(named.decode(), "shim-000000", GROWTH_CALLS, 1)).split(b"\n")[:-1]
+    runs = max(1, events // len(lines))
+    store = Store(str(home / "ledger.db"))
+    store.connection.execute("PRAGMA synchronous = OFF")
+    # Each run on another day: the same moments, a year of which comes round after 360 runs.
+    for number in range(runs):
+        day = b"2023-%02d-%02dT" % (number // 28 % 12 + 1, number % 28 + 1)
+        text = b"\n".join(lines).replace(b"2023-11-14T", day)
+        text = text.replace(named, b"run-%06d" % number).replace(b"shim-000000", b"shim-%06d" % number)
+        store.write(lambda text=text: [store.add(line) for line in text.split(b"\n")])
+    store.close()
+    return runs
+
+
+def growth(events: int, keep: str | None) -> dict[str, Any]:
+    home = Path(keep) if keep else Path(tempfile.mkdtemp(prefix="sub-bench-", dir="/var/tmp")) / "home"
+    home.mkdir(parents=True, exist_ok=True)
+    filling = time.process_time()
+    if not (home / "ledger.db").exists():
+        grow(home, events)
+    filling = time.process_time() - filling
+    with sqlite3.connect(f"file:{home}/ledger.db?mode=ro", uri=True) as database:
+        stored, runs = database.execute("SELECT sum(event_count), count(*) FROM runs").fetchone()
+    environment = sub_environment(home)
+
+    def command(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [sys.executable, "-m", "subluminal", *arguments], env=environment, capture_output=True, check=True
+        )
+
+    asked = {
+        "sub query --decision BLOCK": ("query", "--decision", "BLOCK", "--json"),
+        "sub query --tool read_file": ("query", "--tool", "read_file", "--json"),
+        "sub query --run R": ("query", "--run", f"run-{runs // 2:06d}", "--json"),
+        "sub query --status ERROR": ("query", "--status", "ERROR", "--json"),
+        "sub runs": ("runs", "--json"),
+        "sub query --group-by tool,decision": ("query", "--group-by", "tool,decision", "--json"),
+    }
+    commands = {name: timed(lambda arguments=arguments: command(*arguments), 5) for name, arguments in asked.items()}
+    began = time.perf_counter()
+    told = json.loads(command("verify", "--all", "--json").stdout.splitlines()[-1])
+    seconds = time.perf_counter() - began
+    size = (home / "ledger.db").stat().st_size
+    if not keep:
+        shutil.rmtree(home.parent)
+    return {
+        "events": stored,
+        "runs": runs,
+        "database_mib": size >> 20,
+        "filled, events per CPU s": round(stored / filling) if filling > 1 else None,
+        "command_ms": commands,
+        "sub verify --all, s": round(seconds, 1),
+        "verify_pace": told["pace"],
+        "load_average": os.getloadavg()[0],
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["ingest", "query"])
-    parser.add_argument("--events", type=int, default=120_000)
+    parser.add_argument("what", choices=["ingest", "query", "growth"])
+    parser.add_argument("--events", type=int, help="120,000 for ingest, 10 million for growth")
     parser.add_argument("--producers", type=int, default=4)
     parser.add_argument("--tails", type=int, default=0, help="follow with this many `sub tail` meanwhile")
     parser.add_argument("--calls", type=int, default=1_000_000)
-    parser.add_argument("--keep", help="keep the query ledger in this directory, or use the one that is there")
+    parser.add_argument("--keep", help="keep the ledger in this directory, or use the one that is there")
     options = parser.parse_args()
     if options.what == "ingest":
-        result = ingest(options.events, options.producers, options.tails)
+        result = ingest(options.events or 120_000, options.producers, options.tails)
+    elif options.what == "growth":
+        result = growth(options.events or 10_000_000, options.keep)
     else:
         result = query(options.calls, options.keep)
     print(json.dumps(result, indent=2))

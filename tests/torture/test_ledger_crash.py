@@ -97,10 +97,11 @@ def test_every_event_is_in_the_ledger_once_after_kills_at_random_moments(tmp_pat
     assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     reader = LineReader(database)
     stored = [
-        ((shim_id, seq), reader.line(run_no, n))
-        for shim_id, seq, run_no, n in database.execute(
-            "SELECT p.shim_id, e.seq, e.id >> 32, e.id & 0xffffffff FROM events e JOIN producers p USING (producer_no)"
+        ((shim_id, first_seq + i), reader.line(run_no, first_n + i))
+        for shim_id, first_seq, run_no, first_n, count in database.execute(
+            "SELECT shim_id, first_seq, run_no, first_n, count FROM spans JOIN producers USING (producer_no)"
         )
+        for i in range(count)
     ]
     assert len(stored) == len(dict(stored))
     whole = {key: line for key, line in stored if not key[0].startswith("victim")}

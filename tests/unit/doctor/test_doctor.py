@@ -318,7 +318,7 @@ def test_a_changed_record_is_an_error(home: ClientHome) -> None:
     maker = EventMaker("run-1", "shim-1")
     stored(home.sub_home, [maker.run_start(), maker.start(), maker.run_end()])
     with sqlite3.connect(home.sub_home / "ledger.db") as database:
-        database.execute("DELETE FROM events WHERE rowid = (SELECT min(rowid) FROM events)")
+        database.execute("DELETE FROM segments WHERE id = (SELECT min(id) FROM segments)")
     found = finding(examined(code=1), "chain-broken")
     assert found["mend"] == "sub verify run-1"
 
@@ -340,9 +340,9 @@ def test_what_was_checked_of_the_ledger_is_said_and_no_more(home: ClientHome, mo
 def test_an_index_that_was_changed_is_an_error(home: ClientHome) -> None:
     stored(home.sub_home, [EventMaker("run-1", "shim-1").run_start()])
     with sqlite3.connect(home.sub_home / "ledger.db") as database:
-        database.execute("DROP INDEX tool_calls_refused")
+        database.execute("DROP INDEX tool_calls_decision")
     found = finding(examined(code=1), "ledger-changed")
-    assert "the index tool_calls_refused is missing" in found["message"] and found["mend"] == "sub verify --all"
+    assert "the index tool_calls_decision is missing" in found["message"] and found["mend"] == "sub verify --all"
 
 
 def test_a_ledger_that_is_no_database_can_be_moved_away(home: ClientHome) -> None:

@@ -22,7 +22,7 @@ from subluminal.reports.printable import printable
 if TYPE_CHECKING:
     from subluminal.ledger.read.ledger import Ledger
     from subluminal.ledger.trace.bundle import Bundle
-    from subluminal.ledger.trace.report import DatabaseReport, Report
+    from subluminal.ledger.trace.report import DatabaseReport, Pace, Report
 
 # Bad lines named one by one; beyond that only their number.
 _NAMED_LINES = 20
@@ -203,9 +203,11 @@ def verify_command(what: str, want_all: bool, as_json: bool) -> int:
     if database is not None and not as_json:
         _print_database(database)
     elif database is not None and (want_all or not reports):
-        print_json(_database_facts(database))
+        print_json({**_database_facts(database), "pace": _pace_facts(_total_pace(reports))})
     if want_all and not as_json:
         note(f"{len(reports)} runs, {sum(not report.ok for report in reports)} with faults")
+    if not as_json:
+        _note_pace(_total_pace(reports))
     return 0 if all(report.ok for report in reports) and (database is None or database.ok) else 1
 
 
@@ -239,6 +241,7 @@ def _run_facts(report: Report, database: DatabaseReport | None) -> dict[str, Any
     from msgspec.structs import asdict
 
     facts = {"ok": report.ok, "chain_ok": report.chain_ok, "rows_ok": report.rows_ok, **asdict(report)}
+    facts["pace"] = _pace_facts(report.pace) if report.pace is not None else None
     return facts if database is None else {**facts, "database": _database_facts(database)}
 
 
@@ -246,6 +249,32 @@ def _database_facts(database: DatabaseReport) -> dict[str, Any]:
     from msgspec.structs import asdict
 
     return {"ok": database.ok, **asdict(database)}
+
+
+def _total_pace(reports: list[Report]) -> Pace:
+    from subluminal.ledger.trace.report import Pace
+
+    total = Pace()
+    for report in reports:
+        if report.pace is not None:
+            total.add(report.pace)
+    return total
+
+
+def _pace_facts(pace: Pace) -> dict[str, Any]:
+    return {
+        "events": pace.events,
+        "chain_cpu_s": round(pace.chain_s, 3),
+        "rows_cpu_s": round(pace.rows_s, 3),
+        "chain_events_per_s": pace.chain_events_per_s,
+        "rows_events_per_s": pace.rows_events_per_s,
+    }
+
+
+def _note_pace(pace: Pace) -> None:
+    if pace.chain_events_per_s is not None and pace.rows_events_per_s is not None:
+        each = f"chain {pace.chain_events_per_s:,}, rows {pace.rows_events_per_s:,}"
+        note(f"{pace.events:,} events; for each second of CPU: {each}")
 
 
 def _print_report(report: Report) -> None:

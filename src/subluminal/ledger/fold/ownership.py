@@ -19,8 +19,10 @@ _HEX = frozenset("0123456789abcdef")
 
 def owner_of(call_id: str) -> str | None:
     """The shim whose call this is by the form of its id; None for an id of any other form."""
+    if call_id[_SHIM_ID_CHARS : _SHIM_ID_CHARS + 1] != "-" or call_id[0] != "s":
+        return None
     shim_id, number = call_id[:_SHIM_ID_CHARS], call_id[_SHIM_ID_CHARS + 1 :]
-    if call_id[_SHIM_ID_CHARS : _SHIM_ID_CHARS + 1] != "-" or shim_id[0] != "s" or not _HEX.issuperset(shim_id[1:]):
+    if not _HEX.issuperset(shim_id[1:]):
         return None
     return shim_id if number.isascii() and number.isdigit() else None
 

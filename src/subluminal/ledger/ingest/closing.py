@@ -16,7 +16,7 @@ from subluminal.contracts.counts import Counts
 from subluminal.contracts.moments import epoch_ms
 from subluminal.contracts.vocabulary import INTERFACE_VERSION
 from subluminal.host.clock import utc_now
-from subluminal.ledger.store.lines import N_BITS, LineReader
+from subluminal.ledger.store.lines import LineReader
 
 CLOSED_BY = "ledgerd"
 MESSAGE = "shim ended before the reply"
@@ -67,10 +67,8 @@ def closing_lines(connection: sqlite3.Connection, producer: tuple[int, str, int,
 
 def _envelope(connection: sqlite3.Connection, producer_no: int) -> dict[str, Any]:
     """The identity of the producer, from the last event it wrote itself."""
-    sql = "SELECT id FROM events WHERE producer_no = ? ORDER BY seq DESC LIMIT 1"
-    number = connection.execute(sql, (producer_no,)).fetchone()[0]
-    line = LineReader(connection).line(number >> N_BITS, number & ((1 << N_BITS) - 1))
-    event = msgspec.json.decode(line)
+    sql = "SELECT run_no, first_n + count - 1 FROM spans WHERE producer_no = ? ORDER BY first_seq DESC LIMIT 1"
+    event = msgspec.json.decode(LineReader(connection).line(*connection.execute(sql, (producer_no,)).fetchone()))
     names = ("ts", "run_id", "agent_id", "client", "env", "source", "principal", "workload")
     return {name: event[name] for name in names if name in event}
 

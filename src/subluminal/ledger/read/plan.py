@@ -40,9 +40,12 @@ MATCHES = "matches_glob"  # SQL function: whether a glob matches a name
 Value = str | int | bytes | None
 
 # Which index leads to the calls of one value of a column.
-_LEADING = {"args_hash": "tool_calls_args", "run_id": "tool_calls_run", "rule_id": "tool_calls_rule"}
+_LEADING = {"run_id": "tool_calls_run", "rule_id": "tool_calls_rule"}
 _RUN_COLUMNS = tuple(found.column for found in CALL_FILTERS if found.known_from == RUN and found.name != "run_id")
 _ENDED = "tool_calls_decision"
+# In that index what was decided comes before what became of it: newest first goes along one range for each of these.
+_BECAME = ("= 'OK'", "= 'ERROR'", "= 'TIMEOUT'", "= 'CANCELLED'", "IS NULL")
+_ARGS = "substr(c.args_hash, 1, 8) = substr(?, 1, 8) AND +c.args_hash = ?"
 _TOOLS = "SELECT server_name, tool_name FROM server_tools"
 
 
@@ -92,13 +95,18 @@ def plan(connection: sqlite3.Connection, filters: Filters) -> Plan:
         for column, index in _LEADING.items()
         if column in asked
     ]
+    if "args_hash" in asked:
+        hashes = asked["args_hash"]
+        leaders.append([Condition(_ARGS, [value, value], "tool_calls_args") for value in hashes])
     rest = [*standing(connection), *_plain_conditions(asked)]
     if "decision" in asked and ALLOW not in asked["decision"]:
-        refused = "c.decision = '{}' AND c.decision <> 'ALLOW'"
-        leaders.append([Condition(refused.format(word), (), "tool_calls_refused") for word in asked["decision"]])
+        refused = "c.decision = '{}' AND c.decision <> 'ALLOW' AND c.status {}"
+        leaders.append(
+            [Condition(refused.format(word, status), (), _ENDED) for word in asked["decision"] for status in _BECAME]
+        )
     if "status" in asked and _only_failed(asked["status"]):
         # `let_through_sql` in two: each is one range of the index.
-        ways = [f"c.decision {way} AND c.status = " for way in (f"= '{ALLOW}'", "IS NULL")]
+        ways = [f"c.decision {way} AND c.status <> 'OK' AND c.status = " for way in (f"= '{ALLOW}'", "IS NULL")]
         leaders.append([Condition(f"{way}'{word}'", (), _ENDED) for word in asked["status"] for way in ways])
     if "server_name" in asked or "tool_name" in asked:
         names = _names_condition(asked)

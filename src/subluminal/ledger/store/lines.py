@@ -6,7 +6,7 @@ import sqlite3
 
 from subluminal.ledger.store.encoding import unpack_lines
 
-# events.id is (run_no << N_BITS) + n.
+# agent_events.id is (run_no << N_BITS) + n, as events.id was before schema 6.
 N_BITS = 32
 # tool_calls.id is (milliseconds << TIE_BITS) + (producer_no & 0xff) * 256 + a counter: calls of one shim in one
 # millisecond keep their order, and those of different shims hardly ever want the same id.
@@ -36,7 +36,7 @@ class LineReader:
         found = self._connection.execute(sql, (run_no, n)).fetchone()
         lines = unpack_lines(found[1]) if found is not None else []
         if found is None or n >= found[0] + len(lines):
-            raise LookupError(f"event {n} has a row but no line")
+            raise LookupError(f"event {n} has no line")
         if len(self._kept) >= _SEGMENTS_KEPT:
             self._kept.pop(next(iter(self._kept)))
         self._kept[run_no] = kept = (found[0], found[0] + len(lines), lines)

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 from subluminal.host.clock import utc_now
-from subluminal.ledger.store.lines import N_BITS
 from subluminal.ledger.store.writer import Store
 
 _VACUUM_PAGES = 4096
@@ -44,6 +43,5 @@ def _remove(connection: sqlite3.Connection, run: dict[str, Any]) -> None:
         connection.execute(f"DELETE FROM {table} WHERE id IN (SELECT id FROM tool_calls WHERE run_id = ?)", (run_id,))
     for table in ("joined", "tool_calls", "producers", "agent_events", "conflicts", "runs"):
         connection.execute(f"DELETE FROM {table} WHERE run_id = ?", (run_id,))
-    first = run_no << N_BITS
-    connection.execute("DELETE FROM events WHERE id >= ? AND id < ?", (first, first + (1 << N_BITS)))
-    connection.execute("DELETE FROM segments WHERE run_no = ?", (run_no,))
+    for table in ("spans", "segments"):
+        connection.execute(f"DELETE FROM {table} WHERE run_no = ?", (run_no,))

@@ -8,11 +8,15 @@ Traps:
 - `tool_calls.id` is the call's time (ms << 16) plus a tie-break, so that every index, which ends in the row id, is
   already in time order: newest-first listings and time ranges need no sort and no further index.
 - `tool_calls_stats` covers what groups need: without it, SQLite would sort a million rows to group them.
-- `events.id` is (run_no << 32) + n, the event's number in its run: a run's chain is one range of row ids. The columns
-  `start_event`, `decision_event` and `end_event` of a call hold that n.
-- An event's exact line is in the segment of its run that covers n: the lines that one flush stored, joined by newlines
-  and deflated together. Their envelopes repeat, so this takes a tenth of the room of single rows and less time than
-  writing those would. The order of segments is the order of arrival; following the ledger goes by it, never by time.
+- No event has a row of its own. It is known by its number n in its run, which `start_event`, `decision_event` and
+  `end_event` of a call hold; its exact line is in the segment of its run that covers n: the lines that one flush
+  stored, joined by newlines and deflated together, with the hash of the chain after the last of them (`head`) and the
+  beginning of that after each (`marks`). The order of segments is the order of arrival; following the ledger goes by
+  it, never by time.
+- `spans` says by which numbers a producer knows its events: `count` events from n on are its `first_seq` and following.
+  A span goes as far as it can, across batches, so that a run's spans follow from its events alone.
+- An index holds what a query or the specification asks for and no more: `tool_calls_decision` leaves out the calls that
+  were allowed and went well, which nobody looks for by that; `tool_calls_args` holds enough of a hash to find it by.
 - Readers open with `mode=ro`, never `immutable`: they must see the WAL.
 """
 
@@ -241,7 +245,30 @@ ALTER TABLE runs ADD COLUMN usage_json TEXT;
 ALTER TABLE tool_calls ADD COLUMN observed INTEGER;
 """
 
-MIGRATIONS: tuple[str, ...] = (V1, V2, V3, V4, V5)
+# What stood in a row of `events` is gathered in its segment and in `spans` (`store.gather`, which removes the table). A
+# producer is of one run, so that a call need not name both.
+V6 = """
+ALTER TABLE segments ADD COLUMN head BLOB;
+ALTER TABLE segments ADD COLUMN marks BLOB;
+CREATE TABLE spans (
+  run_no INTEGER NOT NULL,
+  first_n INTEGER NOT NULL,
+  count INTEGER NOT NULL,
+  producer_no INTEGER NOT NULL,
+  first_seq INTEGER NOT NULL,
+  PRIMARY KEY (run_no, first_n)
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX spans_producer ON spans (producer_no, first_seq);
+DROP INDEX tool_calls_call;
+CREATE UNIQUE INDEX tool_calls_call ON tool_calls (call_id, producer_no);
+DROP INDEX tool_calls_args;
+CREATE INDEX tool_calls_args ON tool_calls (substr(args_hash, 1, 8));
+DROP INDEX tool_calls_refused;
+DROP INDEX tool_calls_decision;
+CREATE INDEX tool_calls_decision ON tool_calls (decision, status) WHERE decision <> 'ALLOW' OR status <> 'OK';
+"""
+
+MIGRATIONS: tuple[str, ...] = (V1, V2, V3, V4, V5, V6)
 SCHEMA_VERSION = len(MIGRATIONS)
 
 # A reader that met a writer's checkpoint, or another writer, waits this long before it gives up.
@@ -278,6 +305,10 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
 
 def _refold(connection: sqlite3.Connection, version: int) -> None:
     """Rows by the rules of the new version. Readers open the schema too, and need none of the types of a fold."""
+    if version == 5:
+        from subluminal.ledger.store.gather import gather
+
+        gather(connection)
     if version == 0 or connection.execute("SELECT 1 FROM runs LIMIT 1").fetchone() is None:
         return
     if version == 1:
@@ -336,7 +367,7 @@ def open_reader(path: str) -> sqlite3.Connection:
     refuse_newer(version, path)
     if version < SCHEMA_VERSION:
         connection.close()
-        hint = "Run `sub ledgerd --foreground` once: the daemon migrates it."
+        hint = "End the daemon of the earlier version with `sub ledgerd --stop`; `sub ledgerd` then migrates it."
         raise LedgerError(f"The ledger {path} has schema {version}; this Subluminal reads {SCHEMA_VERSION}.", hint=hint)
     connection.row_factory = sqlite3.Row
     return connection

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from hashlib import sha256
-from operator import attrgetter
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -20,18 +19,14 @@ from subluminal.ledger.fold.call import CALL_COLUMNS, FILLED_COLUMNS, begin
 from subluminal.ledger.fold.ownership import owner_of
 from subluminal.ledger.fold.reading import AnyEvent
 from subluminal.ledger.fold.run import RUN_COLUMNS, RUN_PLACES, Producer, Run, TypedCall, json_text, run_values
-from subluminal.ledger.store.chain import GENESIS, link
-from subluminal.ledger.store.encoding import pack_lines, pack_text
+from subluminal.ledger.store.encoding import pack_text
 from subluminal.ledger.store.join_rows import join_rows
-from subluminal.ledger.store.lines import N_BITS, SEGMENT_LINES, TIE_BITS
+from subluminal.ledger.store.lines import TIE_BITS
 from subluminal.ledger.store.policies import find_snapshot
 
 CALLS_KEPT = 4096
 RUNS_KEPT = 1024
 _TICKS_KEPT = 4096
-# What is held in memory before it is written, whatever the size of the batch.
-FLUSH_ROWS = 4096
-FLUSH_BYTES = 8 << 20
 
 
 def _places(count: int) -> str:
@@ -47,12 +42,12 @@ def _update_call(columns: list[str]) -> str:
 
 
 _SELECT_CALL = (
-    f"SELECT {', '.join('c.' + c for c in CALL_COLUMNS)}, c.id, p.redaction_flags, h.created_at, e.seq"
+    f"SELECT {', '.join('c.' + c for c in CALL_COLUMNS)}, c.id, p.redaction_flags, h.created_at,"
+    " (SELECT s.first_seq + c.decision_event - s.first_n FROM spans s WHERE s.run_no = ?"
+    " AND s.first_n <= c.decision_event ORDER BY s.first_n DESC LIMIT 1)"
     " FROM tool_calls c LEFT JOIN previews p ON p.id = c.id LEFT JOIN hints h ON h.id = c.id"
-    f" LEFT JOIN events e ON e.id = (? << {N_BITS}) + c.decision_event"
-    " WHERE c.call_id = ? AND c.run_id = ? AND c.producer_no = ?"
+    " WHERE c.call_id = ? AND c.producer_no = ?"
 )
-PREVIEW_COLUMNS = ("call_id", "args_preview", "result_preview", "redaction_flags")
 
 
 def _insert_preview(columns: list[str]) -> str:
@@ -84,7 +79,7 @@ _UPSERT_PRODUCER = (
 
 
 class _Shapes:
-    """Rows by the columns that they tell of. Most columns of most rows are empty, and `sqlite3` takes longer to bind
+    """Calls by the columns that they tell of. Most columns of most calls are empty, and `sqlite3` takes longer to bind
     one None than ten texts (it looks for an adapter each time), so what was never set is not mentioned at all."""
 
     __slots__ = ("_columns", "_make", "_shapes")
@@ -94,30 +89,46 @@ class _Shapes:
         self._make = make
         self._shapes: dict[tuple[str, ...], tuple[str, Callable[[Any], Any], list[Any]]] = {}
 
-    def add(self, row: Any) -> None:
-        """An object with an `id`, and an attribute for each column that it tells of."""
-        told = tuple(vars(row))
+    def add(self, call: StoredCall) -> None:
+        values = vars(call)
+        told = tuple(values)
         shape = self._shapes.get(told)
         if shape is None:
             names = [name for name in told if name in self._columns]
-            shape = self._shapes[told] = (self._make(names), attrgetter(*names, "id"), [])
-        shape[2].append(shape[1](row))
+            places = itemgetter(*map(told.index, [*names, "id"]))
+            shape = self._shapes[told] = (self._make(names), places, [])
+        shape[2].append(shape[1](tuple(values.values())))
 
     def write(self, connection: sqlite3.Connection) -> None:
         for statement, _, rows in self._shapes.values():
             connection.executemany(statement, rows)
 
 
-class _Preview:
-    def __init__(self, call: StoredCall) -> None:
-        self.id = call.id
-        self.call_id = call.call_id
-        if call.args_preview is not None:
-            self.args_preview = pack_text(call.args_preview)
-        if call.result_preview is not None:
-            self.result_preview = pack_text(call.result_preview)
-        if call.redaction_flags:
-            self.redaction_flags = json_text(call.redaction_flags)
+_WHOLE_PREVIEW = ("call_id", "args_preview", "result_preview")
+
+
+class _Previews:
+    """Rows of `previews`, likewise; nearly all have both texts and no flags."""
+
+    __slots__ = ("_make", "_shapes")
+
+    def __init__(self, make: Callable[[list[str]], str]) -> None:
+        self._make = make
+        self._shapes: dict[tuple[str, ...], list[Any]] = {_WHOLE_PREVIEW: []}
+
+    def add(self, call: StoredCall) -> None:
+        args, result, flags = call.args_preview, call.result_preview, call.redaction_flags
+        if args is not None and result is not None and not flags:
+            self._shapes[_WHOLE_PREVIEW].append((call.call_id, pack_text(args), pack_text(result), call.id))
+            return
+        told = {"call_id": call.call_id, "args_preview": pack_text(args), "result_preview": pack_text(result)}
+        told["redaction_flags"] = json_text(flags) if flags else None
+        names = tuple(name for name, value in told.items() if value is not None)
+        self._shapes.setdefault(names, []).append([*(told[name] for name in names), call.id])
+
+    def write(self, connection: sqlite3.Connection) -> None:
+        for names, rows in self._shapes.items():
+            connection.executemany(self._make(list(names)), rows)
 
 
 class StoredCall(TypedCall):
@@ -139,15 +150,19 @@ class CallTable:
         self._last: StoredCall | None = None  # decision and end mostly follow their start
         self._ticks: dict[int, int] = {}
 
-    def find(self, run: Run, producer_no: int, call_id: str) -> StoredCall | None:
+    def at_hand(self, producer_no: int, call_id: str) -> StoredCall | None:
+        """One that was heard of lately: whose it is has been looked at."""
         last = self._last
         if last is not None and last.call_id == call_id and last.producer_no == producer_no:
             return last
+        return self._kept.get((producer_no, call_id))
+
+    def find(self, run: Run, producer_no: int, call_id: str) -> StoredCall | None:
         key = (producer_no, call_id)
         call = self._kept.get(key)
         if call is not None:
             return call
-        found = self._connection.execute(_SELECT_CALL, (run.run_no, call_id, run.run_id, producer_no)).fetchone()
+        found = self._connection.execute(_SELECT_CALL, (run.run_no, call_id, producer_no)).fetchone()
         if found is None:
             return None
         *columns, number, flags, hint_at, seq = found
@@ -179,11 +194,11 @@ class CallTable:
         fresh = _Shapes(CALL_COLUMNS, _insert_call)
         filled = _Shapes(FILLED_COLUMNS, _update_call)
         rewritten = _Shapes(CALL_COLUMNS, _update_call)
-        first_previews = _Shapes(PREVIEW_COLUMNS, _insert_preview)
-        later_previews = _Shapes(PREVIEW_COLUMNS, _upsert_preview)
+        first_previews = _Previews(_insert_preview)
+        later_previews = _Previews(_upsert_preview)
         hints: list[tuple[Any, ...]] = []
         by_use: dict[tuple[str, str], None] = {}
-        for call in self._changed.values():
+        for _, call in sorted(self._changed.items()):  # by time, as the table is
             if call.tool_use_id is not None:
                 by_use[call.run_id, call.tool_use_id] = None
             was_stored = call.stored
@@ -196,7 +211,7 @@ class CallTable:
             else:
                 filled.add(call)
             if call.args_preview is not None or call.result_preview is not None or call.redaction_flags:
-                (later_previews if was_stored else first_previews).add(_Preview(call))
+                (later_previews if was_stored else first_previews).add(call)
                 call.args_preview = call.result_preview = None
             if call.hint is not None:
                 hint = call.hint
@@ -206,8 +221,8 @@ class CallTable:
                 )
                 call.hint = None
         self._changed.clear()
-        for shapes in (fresh, filled, rewritten, first_previews, later_previews):
-            shapes.write(self._connection)
+        for rows in (fresh, filled, rewritten, first_previews, later_previews):
+            rows.write(self._connection)
         self._connection.executemany(_PUT_HINT, hints)
         join_rows(self._connection, by_use)
         self._forget_ended()
@@ -370,59 +385,3 @@ class ConflictTable:
         if self._rows:
             self._connection.executemany("INSERT OR IGNORE INTO conflicts VALUES (?, ?, ?, ?, ?)", self._rows)
             self._rows.clear()
-
-
-class EventTable:
-    """`events` and `segments`. A segment never crosses a flush, so a line and its row commit together."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-        self._rows: list[tuple[int, int, int, bytearray]] = []
-        self._lines: dict[int, tuple[int, list[bytes]]] = {}
-        self._bytes = 0
-
-    def append(self, run: Run, producer_no: int, seq: int, line: bytes) -> int:
-        """Number, link and keep one event; returns its number in the run."""
-        run.event_count = n = run.event_count + 1
-        run.chain_head = head = sha256(run.chain_head + line).digest()  # chain.link, without the call
-        run_no = run.run_no
-        # A bytearray is bound as it is; for bytes, `sqlite3` would look for an adapter first.
-        self._rows.append(((run_no << N_BITS) + n, producer_no, seq, bytearray(head)))
-        pending = self._lines.get(run_no)
-        if pending is None:
-            pending = self._lines[run_no] = (n, [])
-        pending[1].append(line)
-        self._bytes += len(line)
-        return n
-
-    @property
-    def full(self) -> bool:
-        return len(self._rows) >= FLUSH_ROWS or self._bytes >= FLUSH_BYTES
-
-    def flush(self) -> None:
-        if not self._rows:
-            return
-        self._connection.executemany("INSERT INTO events (id, producer_no, seq, hash) VALUES (?, ?, ?, ?)", self._rows)
-        self._connection.executemany(
-            "INSERT INTO segments (run_no, first_n, lines) VALUES (?, ?, ?)",
-            [
-                (run_no, first + i, pack_lines(lines[i : i + SEGMENT_LINES]))
-                for run_no, (first, lines) in self._lines.items()
-                for i in range(0, len(lines), SEGMENT_LINES)
-            ],
-        )
-        self._rows.clear()
-        self._lines.clear()
-        self._bytes = 0
-
-    def holds(self, producer_no: int, seq: int, line: bytes) -> bool | None:
-        """None: no such event. Else whether its line is this one, told from the chain without reading the segment."""
-        self.flush()
-        found = self._connection.execute(
-            "SELECT e.hash, b.hash FROM events e LEFT JOIN events b ON b.id = e.id - 1"
-            " WHERE e.producer_no = ? AND e.seq = ?",
-            (producer_no, seq),
-        ).fetchone()
-        if found is None:
-            return None
-        return bool(link(found[1] or GENESIS, line) == found[0])

@@ -35,10 +35,11 @@ from subluminal.ledger.fold.reading import AnyEvent, BadEvent, read_event
 from subluminal.ledger.fold.run import Producer, Run, json_text
 from subluminal.ledger.store import chain
 from subluminal.ledger.store.agent_rows import AgentTable
+from subluminal.ledger.store.events import EventTable
 from subluminal.ledger.store.journal_places import JournalPlaces
-from subluminal.ledger.store.lines import N_BITS
+from subluminal.ledger.store.links import hash_at
 from subluminal.ledger.store.schema import BUSY_TIMEOUT_MS, open_writer
-from subluminal.ledger.store.tables import CallTable, Catalogue, ConflictTable, EventTable, RunTable
+from subluminal.ledger.store.tables import CallTable, Catalogue, ConflictTable, RunTable, StoredCall
 
 T = TypeVar("T")
 
@@ -50,14 +51,16 @@ DISPUTES = (OTHER_JOURNAL.format("*"), OTHER_CONTENT.format("*", "*"))
 
 
 class Store:
-    """`journals`: the names of those that are there and may not have been read yet."""
+    """`journals`: the names of those that are there and may not have been read yet. `keeping` False: the rows alone are
+    wanted, by someone who has the lines."""
 
     _speaker: Producer | None
     _way: str | None  # the journal by which the speaker is heard; None: a socket
     _barred: str | None  # why the speaker cannot be heard in this way
 
-    def __init__(self, path: str, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> None:
+    def __init__(self, path: str, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS, keeping: bool = True) -> None:
         self.path = path
+        self._keeping = keeping
         self.journals: Container[str] = ()
         try:
             self.connection = open_writer(path, busy_timeout_ms=busy_timeout_ms)
@@ -70,7 +73,7 @@ class Store:
         self._disputed: set[str] = set()
         self._read_witness()
         self._trusting = True
-        self._forget()
+        self.forget()
 
     def close(self) -> None:
         self.witness()
@@ -87,7 +90,7 @@ class Store:
             self._flush()
             self.connection.execute("COMMIT")
         except BaseException:
-            self._forget()
+            self.forget()
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
             raise
@@ -101,13 +104,13 @@ class Store:
                 return work()
         except sqlite3.IntegrityError:
             self._trusting = False
-            self._forget()
+            self.forget()
             try:
                 with self.batch():
                     return work()
             finally:
                 self._trusting = True
-                self._forget()
+                self.forget()
 
     def add(self, line: bytes, journal: str | None = None, barred: str | None = None) -> bool:
         """Store one event line (without its newline). False: it was there already. `barred`: why only that will do."""
@@ -185,18 +188,27 @@ class Store:
         self._catalogue.saw_tool(event.call.server_name, event.call.tool_name)
 
     def _call_decision(self, event: ev.ToolCallDecision, n: int, producer: Producer, run: Run) -> None:
-        if self._is_foreign(event.call.call_id, n, producer):
+        call = self._referred(event, n, producer, run)
+        if call is None:
             return
-        call = self._calls.referred(event, producer.no, run)
         run.decide(call, event, n)
         self._calls.changed(call)
 
     def _call_end(self, event: ev.ToolCallEnd, n: int, producer: Producer, run: Run) -> None:
-        if self._is_foreign(event.call.call_id, n, producer):
+        call = self._referred(event, n, producer, run)
+        if call is None:
             return
-        call = self._calls.referred(event, producer.no, run)
         run.end_call(call, event, n)
         self._calls.changed(call)
+
+    def _referred(
+        self, event: ev.ToolCallDecision | ev.ToolCallEnd, n: int, producer: Producer, run: Run
+    ) -> StoredCall | None:
+        """The call that an event speaks of; None: it is another producer's."""
+        call = self._calls.at_hand(producer.no, event.call.call_id)
+        if call is None and not self._is_foreign(event.call.call_id, n, producer):
+            call = self._calls.referred(event, producer.no, run)
+        return call
 
     def _hint(self, event: ev.HintIssued, n: int, producer: Producer, run: Run) -> None:
         if self._is_foreign(event.call.call_id, n, producer):
@@ -253,7 +265,7 @@ class Store:
             self.unwitnessed[run_id] = chain.Head(run.event_count, run.chain_head, pruned=True)
             self.witness()
         self.write(work)
-        self._forget()
+        self.forget()
 
     def add_policy(self, policy_hash: str, snapshot: str) -> None:
         """Keep the text of a policy that a stored run refers to."""
@@ -286,11 +298,11 @@ class Store:
 
     # -- inside -----------------------------------------------------------------------------------------------
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """Start the caches afresh from what is committed."""
         self._moved: dict[str, chain.Head] = {}
         self._speaker = None
-        self._events = EventTable(self.connection)
+        self._events = EventTable(self.connection, keeping=self._keeping)
         self._runs = RunTable(self.connection)
         self._calls = CallTable(self.connection, self._trusting)
         self._agent = AgentTable(self.connection)
@@ -320,9 +332,7 @@ class Store:
             if known is None or known.pruned:
                 self.unwitnessed[run_id] = chain.Head(count, head)
             elif known.count != count or known.hash != head:
-                number = (run_no << N_BITS) + known.count
-                found = self.connection.execute("SELECT hash FROM events WHERE id = ?", (number,)).fetchone()
-                if found is not None and found[0] == known.hash:
+                if hash_at(self.connection, run_no, known.count) == known.hash:
                     self.unwitnessed[run_id] = chain.Head(count, head)
                 else:
                     self._disputed.add(run_id)

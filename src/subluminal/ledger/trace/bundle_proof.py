@@ -12,7 +12,7 @@ from subluminal.ledger.fold.ownership import owner_of
 from subluminal.ledger.fold.reading import AnyEvent, BadEvent, read_event
 from subluminal.ledger.read.ledger import Ledger
 from subluminal.ledger.store.chain import GENESIS, link
-from subluminal.ledger.store.lines import N_BITS
+from subluminal.ledger.store.links import hash_at
 from subluminal.ledger.trace.bundle import Bundle, Manifest, Unsealed, open_bundle
 from subluminal.ledger.trace.rebuilt import Rebuilt
 from subluminal.ledger.trace.report import OWNERS, Fault, Report
@@ -84,7 +84,7 @@ class _Speakers:
 
 def _repeated(bundle: Bundle) -> list[Fault]:
     """A shim's numbers went back: whether one of them stands for two events, a ledger of its own finds out."""
-    with Rebuilt() as rebuilt:
+    with Rebuilt(keeping=True) as rebuilt:
         for count, line in enumerate(bundle.lines(), 1):
             try:
                 rebuilt.replay([line])
@@ -95,10 +95,9 @@ def _repeated(bundle: Bundle) -> list[Fault]:
 
 def _meeting(ledger: Ledger, manifest: Manifest) -> tuple[int, bytes | None]:
     """The last event that bundle and ledger both have, and its hash in the ledger; 0 where it does not know the run."""
-    execute = ledger.connection.execute
-    row = execute("SELECT run_no, event_count FROM runs WHERE run_id = ?", (manifest.run_id,)).fetchone()
+    sql = "SELECT run_no, event_count FROM runs WHERE run_id = ?"
+    row = ledger.connection.execute(sql, (manifest.run_id,)).fetchone()
     if row is None:
         return 0, None
     last = min(row[1], manifest.event_count)
-    found = execute("SELECT hash FROM events WHERE id = ?", ((row[0] << N_BITS) + last,)).fetchone()
-    return last, None if found is None else found[0]
+    return last, hash_at(ledger.connection, row[0], last)

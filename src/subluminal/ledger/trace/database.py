@@ -13,7 +13,6 @@ from functools import cache
 from typing import Any
 
 from subluminal.ledger.store.chain import Head
-from subluminal.ledger.store.lines import N_BITS
 from subluminal.ledger.store.policies import is_snapshot
 from subluminal.ledger.store.schema import open_writer
 from subluminal.ledger.trace.rebuilt import Rebuilt
@@ -106,7 +105,7 @@ _ORPHANS = {
     "conflicts of no run": f"SELECT count(*) FROM conflicts WHERE {_NO_RUN}",
     "previews of no call": "SELECT count(*) FROM previews WHERE id NOT IN (SELECT id FROM tool_calls)",
     "hints of no call": "SELECT count(*) FROM hints WHERE id NOT IN (SELECT id FROM tool_calls)",
-    "events of no run": f"SELECT count(*) FROM events WHERE id >> {N_BITS} {_NO_RUN_NO}",
+    "spans of no run": f"SELECT count(*) FROM spans WHERE run_no {_NO_RUN_NO}",
     "segments of no run": f"SELECT count(*) FROM segments WHERE run_no {_NO_RUN_NO}",
     "segments out of the order of their run": (
         "SELECT count(*) FROM (SELECT id, lag(id) OVER (PARTITION BY run_no ORDER BY first_n) AS before FROM segments)"

@@ -18,6 +18,28 @@ class Fault(Struct, omit_defaults=True):
     shim_ids: list[str] | None = None  # of producers that contradict each other, the owner first
 
 
+class Pace(Struct):
+    """How long the two parts of a proof took: following the chain over the exact bytes, and building the rows again and
+    comparing them."""
+
+    events: int = 0
+    chain_s: float = 0.0
+    rows_s: float = 0.0
+
+    def add(self, other: Pace) -> None:
+        self.events += other.events
+        self.chain_s += other.chain_s
+        self.rows_s += other.rows_s
+
+    @property
+    def chain_events_per_s(self) -> int | None:
+        return round(self.events / self.chain_s) if self.chain_s else None
+
+    @property
+    def rows_events_per_s(self) -> int | None:
+        return round(self.events / self.rows_s) if self.rows_s else None
+
+
 class Report(Struct):
     run_id: str
     events: int
@@ -25,6 +47,7 @@ class Report(Struct):
     faults: list[Fault]
     witnessed: int | None = None  # events that the witness vouches for; none is known of a bundle
     rows_checked: bool = False  # they are compared only where the chain is whole
+    pace: Pace | None = None
 
     @property
     def ok(self) -> bool:

@@ -119,17 +119,25 @@ def test_ingest_keeps_good_lines_and_names_bad_ones(elsewhere: Run, tmp_path: Pa
     assert elsewhere("ingest", str(tmp_path / "nowhere")).returncode == 2
 
 
+def test_verify_tells_how_fast_chain_and_rows_were_proved(sub: Run) -> None:
+    for arguments in ((), ("--all",)):
+        told = json.loads(sub("verify", *arguments, "--json").stdout.splitlines()[-1])["pace"]
+        assert told["events"] > 0 and told["chain_events_per_s"] > 0 and told["rows_events_per_s"] > 0
+        assert b"for each second of CPU: chain " in sub("verify", *arguments).stderr
+
+
 def test_verify_ends_with_1_and_names_the_first_bad_event(home: Path, sub: Run) -> None:
     assert sub("verify").returncode == 0
     assert sub("verify", "--all").returncode == 0
     import sqlite3
 
     database = sqlite3.connect(home / "ledger.db")
-    database.execute("DELETE FROM events WHERE id = (1 << 32) + 4")
+    forged = "CAST(substr(marks, 1, 12) || zeroblob(4) || substr(marks, 17) AS BLOB)"
+    database.execute(f"UPDATE segments SET marks = {forged} WHERE id = 1")
     database.commit()
     done = sub("verify", "run-1", "--json")
     assert done.returncode == 1
-    assert json.loads(done.stdout)["faults"] == [{"what": "events are missing before event 5", "event": 4}]
+    assert json.loads(done.stdout)["faults"] == [{"what": "this event was changed, moved or put in", "event": 4}]
     everything = sub("verify", "--all")
     assert everything.returncode == 1
     assert everything.stdout.decode().splitlines()[0].startswith("BAD  run-1: chain: event 4:")

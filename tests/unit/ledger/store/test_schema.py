@@ -12,7 +12,10 @@ from harness import places
 from harness.ledger import EventMaker, verify_all
 from subluminal.contracts.errors import LedgerError
 from subluminal.host.home import heads_path
+from subluminal.ledger.fold.reading import BadEvent
 from subluminal.ledger.read.ledger import open_ledger
+from subluminal.ledger.store.chain import GENESIS, link
+from subluminal.ledger.store.links import hash_at
 from subluminal.ledger.store.schema import SCHEMA_VERSION, open_reader, open_writer
 from subluminal.ledger.store.writer import Store
 
@@ -39,8 +42,9 @@ def test_the_specified_tables_columns_and_indexes_exist(tmp_path: Path) -> None:
         tuple(column[2] for column in connection.execute(f"PRAGMA index_info({row[1]})"))
         for row in connection.execute("PRAGMA index_list(tool_calls)")
     }
-    wanted = {("run_id", "created_at"), ("server_name", "tool_name"), ("decision", "status"), ("args_hash",)}
-    assert wanted <= indexes
+    assert {("run_id", "created_at"), ("server_name", "tool_name"), ("decision", "status")} <= indexes
+    by_args = connection.execute("SELECT sql FROM sqlite_schema WHERE name = 'tool_calls_args'").fetchone()[0]
+    assert by_args.endswith("(substr(args_hash, 1, 8))"), "as much of it as finds it"
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     connection.close()
 
@@ -65,6 +69,61 @@ def migrated(tmp_path: Path, name: str) -> str:
     Path(heads_path(str(path))).write_bytes((GOLDEN / f"{name}.heads").read_bytes())
     Store(str(path)).close()
     return str(path)
+
+
+def test_what_schema_5_kept_for_each_event_is_kept_by_segment_and_by_span(tmp_path: Path) -> None:
+    """The golden ledger was written by the store of schema 5: two shims that take turns, one of which speaks of a
+    call of the other's, doors that saw the same call, and a producer without numbers."""
+    path = migrated(tmp_path, "schema-5-doors")
+    (report,) = verify_all(path)
+    assert (report.chain_ok, report.rows_ok, report.events) == (True, True, 295)
+    assert [fault.part for fault in report.faults] == ["owners"]
+    with open_ledger(path) as ledger:
+        lines = list(ledger.lines("run-many"))
+        connection = ledger.connection
+        first, last = (hash_at(connection, 1, n) for n in (1, 295))
+        assert first == link(GENESIS, lines[0]) and last is not None and last.hex() == report.head
+        assert connection.execute("SELECT sum(count), max(count) FROM spans").fetchone()[:] == (295, 148)
+        assert connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'events'").fetchone() is None
+        assert ledger.count() == 95
+    store = Store(path)
+    assert store.write(lambda: [store.add(line) for line in lines]) == [False] * 295
+    changed = lines[7].replace(b'"ann"', b'"eve"')
+    with pytest.raises(BadEvent, match="other content"):
+        store.write(lambda: store.add(changed))
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("edit", "event"),
+    [
+        ("UPDATE events SET hash = zeroblob(32) WHERE id = (1 << 32) + 70", 70),
+        ("DELETE FROM events WHERE id = (1 << 32) + 70", 70),
+        ("DELETE FROM events WHERE id = (1 << 32) + 295", 295),
+        ("DELETE FROM segments WHERE first_n > 200", 201),
+    ],
+)
+def test_what_was_changed_under_schema_5_is_found_under_the_next(tmp_path: Path, edit: str, event: int) -> None:
+    path = tmp_path / "ledger.db"
+    path.write_bytes(gzip.decompress((GOLDEN / "schema-5-doors.db.gz").read_bytes()))
+    with sqlite3.connect(path) as database:
+        assert database.execute(edit).rowcount > 0
+    database.close()
+    Store(str(path)).close()
+    (report,) = verify_all(str(path))
+    assert (report.chain_ok, report.faults[0].event) == (False, event)
+
+
+def test_the_numbers_that_were_changed_under_schema_5_are_found_under_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    path.write_bytes(gzip.decompress((GOLDEN / "schema-5-doors.db.gz").read_bytes()))
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE events SET seq = 999 WHERE id = (1 << 32) + 70")
+    database.close()
+    Store(str(path)).close()
+    (report,) = verify_all(str(path))
+    assert (report.chain_ok, report.rows_ok) == (True, False)
+    assert "a span's row" in report.faults[0].what
 
 
 def test_calls_that_schema_1_knew_by_their_first_decision_are_known_by_their_last(tmp_path: Path) -> None:

@@ -70,7 +70,17 @@ def test_a_line_offered_twice_is_stored_once(store: Store) -> None:
     assert add_all(store, lines) == [False] * 14
     assert add_all(store, [lines[3], lines[2]]) == [False, False]
     assert rows(store, "SELECT event_count, calls_total FROM runs") == [(14, 4)]
-    assert rows(store, "SELECT count(*) FROM events") == [(14,)]
+    assert rows(store, "SELECT coalesce(sum(count), 0) FROM spans") == [(14,)]
+
+
+def test_what_comes_again_while_its_segment_is_damaged_is_refused_and_stops_nothing(store: Store) -> None:
+    lines = EventMaker("run-1", "shim-1").whole_run(2)
+    add_all(store, lines[:-1])
+    store.connection.execute("UPDATE segments SET lines = x'789c00'")
+    store.forget()
+    with pytest.raises(BadEvent, match="other content"):
+        store.write(lambda: store.add(lines[2]))
+    assert add_all(store, lines[-1:]) == [True]
 
 
 def test_the_same_number_with_other_content_is_refused_and_changes_nothing(store: Store) -> None:
@@ -243,7 +253,7 @@ def test_no_event_without_a_run_is_stored_and_every_event_of_a_run_carries_its_i
     store.write(work)
     with read(store) as ledger:
         assert {event["run_id"] for event in ledger.timeline("run-1")} == {"run-1"}
-    assert rows(store, "SELECT count(*) FROM events") == [(len(lines),)]
+    assert rows(store, "SELECT coalesce(sum(count), 0) FROM spans") == [(len(lines),)]
 
 
 def test_a_failed_batch_leaves_nothing_and_the_next_goes_on(store: Store) -> None:
@@ -256,7 +266,7 @@ def test_a_failed_batch_leaves_nothing_and_the_next_goes_on(store: Store) -> Non
 
     with pytest.raises(sqlite3.OperationalError):
         store.write(work)
-    assert rows(store, "SELECT count(*) FROM events") == [(0,)]
+    assert rows(store, "SELECT coalesce(sum(count), 0) FROM spans") == [(0,)]
     assert all(add_all(store, lines))
     assert rows(store, "SELECT event_count FROM runs") == [(8,)]
 

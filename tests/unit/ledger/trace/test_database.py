@@ -113,17 +113,25 @@ TAMPERED = {
         "INSERT INTO producers VALUES (99, 'x', 'no-run', 'h', 'p', NULL, 0, '2020-01-01T00:00:00.000Z', NULL, NULL)",
         "1 producers of no run",
     ),
-    "events, by their producer": (
-        "UPDATE events SET producer_no = 99 WHERE id = (1 << 32) + 1",
-        "an event's row disagrees with the events in shim_id",
+    "spans, by their producer": (
+        "UPDATE spans SET producer_no = 99 WHERE run_no = 1 AND first_n = 1",
+        "a span's row disagrees with the events in shim_id",
     ),
-    "events, by their number": ("UPDATE events SET seq = 99 WHERE id = (1 << 32) + 1", "in seq"),
-    "events, of no run": (
-        "INSERT INTO events VALUES ((9 << 32) + 1, 1, 99, x'00')",
-        "1 events of no run",
+    "spans, by their numbers": (
+        "UPDATE spans SET first_seq = 99 WHERE run_no = 1 AND first_n = 1",
+        "a span's row disagrees with the events in first_seq",
     ),
+    "spans, by how many they are": ("UPDATE spans SET count = 2 WHERE run_no = 1 AND first_n = 1", "in count"),
+    "spans, taken away": ("DELETE FROM spans WHERE run_no = 1 AND first_n = 1", "a span's row is missing"),
+    "spans, of no run": ("INSERT INTO spans VALUES (9, 1, 1, 1, 99)", "1 spans of no run"),
     "segments": ("UPDATE segments SET lines = x'00' WHERE id = 1", "its line is missing"),
-    "segments, of no run": ("INSERT INTO segments VALUES (99, 9, 1, x'00')", "1 segments of no run"),
+    "segments, by their head": ("UPDATE segments SET head = zeroblob(32) WHERE id = 1", "changed, moved or put in"),
+    "segments, without a head": ("UPDATE segments SET head = NULL WHERE id = 1", "changed, moved or put in"),
+    "segments, without marks": ("UPDATE segments SET marks = NULL WHERE id = 1", "changed, moved or put in"),
+    "segments, of no run": (
+        "INSERT INTO segments VALUES (99, 9, 1, x'00', x'00', x'00')",
+        "1 segments of no run",
+    ),
     "segments, in another order": (
         "UPDATE segments SET id = 99 WHERE id = 1",
         "1 segments out of the order of their run",
@@ -177,11 +185,11 @@ def test_a_conflict_that_was_wiped_out_is_named_by_the_events(claimed: str) -> N
 
 
 SCHEMA = {
-    "an index that is missing": ("DROP INDEX tool_calls_refused", "the index tool_calls_refused is missing"),
+    "an index that is missing": ("DROP INDEX tool_calls_decision", "the index tool_calls_decision is missing"),
     "an index that leaves rows out": (
-        "DROP INDEX tool_calls_refused;"
-        "CREATE INDEX tool_calls_refused ON tool_calls (decision) WHERE decision <> 'ALLOW' AND decision <> 'BLOCK'",
-        "the index tool_calls_refused is not as Subluminal makes it",
+        "DROP INDEX tool_calls_decision;"
+        "CREATE INDEX tool_calls_decision ON tool_calls (decision, status) WHERE decision = 'THROTTLE'",
+        "the index tool_calls_decision is not as Subluminal makes it",
     ),
     "a trigger": (
         "CREATE TRIGGER quiet AFTER INSERT ON tool_calls BEGIN DELETE FROM tool_calls WHERE decision = 'BLOCK'; END",
@@ -210,15 +218,15 @@ def test_a_schema_that_was_changed_is_named_for_one_run_too(path: str, how: str)
 def test_an_index_that_was_rebuilt_without_a_row_is_named(path: str) -> None:
     """`sub query --decision BLOCK` goes by this index alone: without its entry the call is hidden, the table whole."""
     database = sqlite3.connect(path, isolation_level=None)
-    honest = database.execute("SELECT sql FROM sqlite_schema WHERE name = 'tool_calls_refused'").fetchone()[0]
-    database.execute("DROP INDEX tool_calls_refused")
-    database.execute(honest + " AND decision <> 'BLOCK'")
+    honest = database.execute("SELECT sql FROM sqlite_schema WHERE name = 'tool_calls_decision'").fetchone()[0]
+    database.execute("DROP INDEX tool_calls_decision")
+    database.execute(honest.replace("WHERE ", "WHERE decision <> 'BLOCK' AND (") + ")")
     database.execute("PRAGMA writable_schema = ON")
-    database.execute("UPDATE sqlite_schema SET sql = ? WHERE name = 'tool_calls_refused'", (honest,))
+    database.execute("UPDATE sqlite_schema SET sql = ? WHERE name = 'tool_calls_decision'", (honest,))
     database.close()
     with open_ledger(path) as ledger:
         assert ledger.calls(Filters(decision=["BLOCK"])).rows == []
-    assert any("missing from index tool_calls_refused" in fault for fault in faults(path)), faults(path)
+    assert any("missing from index tool_calls_decision" in fault for fault in faults(path)), faults(path)
 
 
 def test_a_damaged_page_is_named_and_no_crash(path: str) -> None:

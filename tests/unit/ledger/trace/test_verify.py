@@ -13,12 +13,14 @@ from subluminal.contracts.errors import LedgerError
 from subluminal.host.home import heads_path
 from subluminal.ledger.store.chain import GENESIS, link, read_heads
 from subluminal.ledger.store.encoding import pack_lines, unpack_lines
+from subluminal.ledger.store.links import follow, hash_at, marks
 from subluminal.ledger.store.prune import prune
 from subluminal.ledger.store.writer import Store
 from subluminal.ledger.trace.report import Fault
 from subluminal.ledger.trace.verify import verify_run
 
 EVENTS = 2 * (2 + 3 * 4)
+FORGED_MARK = "CAST(substr(marks, 1, 8) || zeroblob(4) || substr(marks, 13) AS BLOB)"
 
 
 @pytest.fixture
@@ -66,6 +68,19 @@ def test_the_chain_is_sha256_over_the_previous_hash_and_the_exact_line(path: str
     assert database.execute("SELECT chain_head FROM runs WHERE run_no = 1").fetchone()[0] == head
 
 
+def test_the_hash_after_any_event_can_be_told_from_its_segment(path: str) -> None:
+    database = sqlite3.connect(path)
+    lines = [
+        line
+        for (stored,) in database.execute("SELECT lines FROM segments WHERE run_no = 1 ORDER BY first_n")
+        for line in unpack_lines(stored)
+    ]
+    assert [hash_at(database, 1, n) for n in range(EVENTS + 1)] == [GENESIS, *follow(GENESIS, lines)]
+    assert hash_at(database, 1, EVENTS + 1) is None and hash_at(database, 9, 1) is None
+    database.execute("UPDATE segments SET lines = x'789c00' WHERE first_n = 15")
+    assert hash_at(database, 1, 16) is None and hash_at(database, 1, 14) is not None
+
+
 def edit_lines(path: str, edit: str) -> None:
     """Change the third segment (events 15 to 21) the way an attacker with a SQLite shell would."""
     database = sqlite3.connect(path)
@@ -97,10 +112,12 @@ def test_a_damaged_segment_is_a_fault_and_no_crash(path: str) -> None:
 @pytest.mark.parametrize(
     ("statement", "event"),
     [
-        ("DELETE FROM events WHERE id = (1 << 32) + 9", 9),
         ("DELETE FROM segments WHERE first_n = 8", 8),
-        ("UPDATE events SET hash = zeroblob(32) WHERE id = (1 << 32) + 3", 3),
-        ("DELETE FROM events WHERE id = (1 << 32) + 28", 28),
+        ("DELETE FROM segments WHERE first_n = 22", 22),
+        (f"UPDATE segments SET marks = {FORGED_MARK} WHERE run_no = 1 AND first_n = 1", 3),
+        ("UPDATE segments SET marks = substr(marks, 1, 8) WHERE first_n = 8", 10),
+        ("UPDATE segments SET marks = CAST(marks || zeroblob(4) AS BLOB) WHERE first_n = 8", 15),
+        ("UPDATE segments SET head = zeroblob(32) WHERE first_n = 8", 14),
         ("UPDATE runs SET event_count = 27 WHERE run_no = 1", 29),
         ("UPDATE runs SET chain_head = zeroblob(32) WHERE run_no = 1", 28),
     ],
@@ -111,10 +128,10 @@ def test_a_missing_or_forged_row_is_named(path: str, statement: str, event: int)
 
 
 def test_a_clean_cut_at_the_end_is_found_by_the_witness(path: str) -> None:
-    head = sqlite3.connect(path).execute("SELECT hash FROM events WHERE id = (1 << 32) + 21").fetchone()[0].hex()
+    head = sqlite3.connect(path).execute("SELECT head FROM segments WHERE first_n = 15").fetchone()[0].hex()
     change(
         path,
-        "DELETE FROM events WHERE id > (1 << 32) + 21 AND id < 2 << 32",
+        "DELETE FROM spans WHERE run_no = 1 AND first_n > 21",
         "DELETE FROM segments WHERE run_no = 1 AND first_n > 21",
         f"UPDATE runs SET event_count = 21, chain_head = x'{head}' WHERE run_no = 1",
     )
@@ -133,15 +150,15 @@ def test_a_cut_stays_visible_after_the_daemon_has_gone_on_writing(path: str) -> 
 
 def test_a_chain_written_anew_differs_from_its_witness(path: str) -> None:
     database = sqlite3.connect(path)
-    head, n = GENESIS, 0
+    head = GENESIS
     for number, stored in database.execute(
         "SELECT id, lines FROM segments WHERE run_no = 1 ORDER BY first_n"
     ).fetchall():
         lines = [line.replace(b'"ann"', b'"bob"') for line in unpack_lines(stored)]
-        database.execute("UPDATE segments SET lines = ? WHERE id = ?", (pack_lines(lines), number))
-        for line in lines:
-            head, n = link(head, line), n + 1
-            database.execute("UPDATE events SET hash = ? WHERE id = (1 << 32) + ?", (head, n))
+        heads = follow(head, lines)
+        head = heads[-1]
+        forged = (pack_lines(lines), head, marks(heads), number)
+        database.execute("UPDATE segments SET lines = ?, head = ?, marks = ? WHERE id = ?", forged)
     database.execute("UPDATE runs SET chain_head = ? WHERE run_no = 1", (head,))
     database.commit()
     assert "witness" in first_fault(path).what
@@ -186,7 +203,7 @@ def test_a_whole_run_that_vanished_is_found_and_one_that_was_pruned_is_not(path:
         ("run-1", 28),
         ("run-2", 5),
     ]
-    for table in ("runs", "tool_calls", "previews", "events", "segments", "producers"):
+    for table in ("runs", "tool_calls", "previews", "spans", "segments", "producers"):
         assert database.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
 
 
