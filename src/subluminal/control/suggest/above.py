@@ -1,0 +1,81 @@
+"""Rules that stand above all that was learned: secrets, and what the catalogue knows and runs did not need."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from subluminal.control.suggest import SUPPORT, catalogue
+from subluminal.control.suggest.evidence import Evidence, Tool
+from subluminal.control.suggest.rule_parts import Drafted, deny, is_write, named, times, unique
+from subluminal.control.suggest.tool_rules import ToolRules
+
+
+def above(drafts: list[ToolRules], evidence: Evidence, ids: set[str]) -> list[Drafted]:
+    rules = _secrets(drafts, ids)
+    switches = [key for key in catalogue.SWITCHES if not _is_used(key, evidence)]
+    if switches:
+        message = "Leave out arguments that widen what the tool does"
+        rule = deny("switches", {}, {"args": {"missing_keys": switches}}, message)
+        rules.append(Drafted(rule, [f"Arguments that no {SUPPORT} runs gave, and that widen what a tool does."]))
+    written = [
+        drafted for drafted in drafts if is_write(drafted.tool.tool_name) or drafted.tool.tool_name == "apply_patch"
+    ]
+    asked = "This is not run here without being asked for"
+    rules += _catalogued("risky-lines", catalogue.LINES, drafts, lambda d: d.lines, asked, ids)
+    rules += _catalogued(
+        "runs-later", catalogue.WRITES, written, lambda d: d.paths, "What runs by itself is changed by people", ids
+    )
+    rules += _catalogued(
+        "statements", catalogue.STATEMENTS, drafts, lambda d: d.statements, "Ask for less, with a plain SELECT", ids
+    )
+    return rules
+
+
+def _secrets(drafts: list[ToolRules], ids: set[str]) -> list[Drafted]:
+    groups: dict[tuple[str, tuple[str, ...]], list[Tool]] = {}
+    for drafted in drafts:
+        keys = tuple(sorted({*drafted.paths, *drafted.lines}))
+        if keys:
+            groups.setdefault((drafted.tool.server_name, keys), []).append(drafted.tool)
+    rules = []
+    for (server_name, keys), tools in groups.items():
+        asked = [{"args": {"key_regex": {key: list(catalogue.SECRETS)}}} for key in keys]
+        match = {
+            **named(server_name, [tool.tool_name for tool in tools]),
+            **(asked[0] if len(asked) == 1 else {"any_of": asked}),
+        }
+        message = "Keys, passwords and the data of git are left alone"
+        rule = deny(unique(f"secrets-{server_name}", ids), match, message=message, severity="critical")
+        rules.append(Drafted(rule, ["Always, whatever was seen."]))
+    return rules
+
+
+def _is_used(key: str, evidence: Evidence) -> bool:
+    return any(len(tool.key_runs.get(key, ())) >= SUPPORT for tool in evidence.tools.values())
+
+
+def _catalogued(
+    rule_id: str, entries: Any, drafts: list[ToolRules], keys_of: Any, message: str, ids: set[str]
+) -> list[Drafted]:
+    """For each argument of the kind; what runs needed somewhere is left out everywhere."""
+    places = [(drafted.tool, key) for drafted in drafts for key in keys_of(drafted)]
+    kept, needed = catalogue.unneeded(entries, [tool.keys[key].texts for tool, key in places])
+    if not places or not kept:
+        return []
+    comments = [f"No {SUPPORT} runs needed: {', '.join(entry.words for entry in kept)}."]
+    if needed:
+        comments.append(
+            "Left out, because runs did: " + ", ".join(f"{e.words} ({times(n, 'run')})" for e, n in needed) + "."
+        )
+    groups: dict[tuple[str, str], list[Tool]] = {}
+    for tool, key in places:
+        groups.setdefault((tool.server_name, key), []).append(tool)
+    rules = []
+    for (server_name, key), tools in groups.items():
+        match = {
+            **named(server_name, [tool.tool_name for tool in tools]),
+            "args": {"key_regex": {key: [entry.regex for entry in kept]}},
+        }
+        rules.append(Drafted(deny(unique(f"{rule_id}-{server_name}", ids), match, message=message), comments))
+        comments = []
+    return rules
