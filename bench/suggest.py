@@ -1,7 +1,7 @@
 """What `sub policy suggest` makes of 1,000 generated runs, by the real engine: medians over ten seeds.
 
     .venv/bin/python bench/suggest.py                       the table of docs/suggest.md
-    .venv/bin/python bench/suggest.py --abuses FILE         other abuses, in the format of tests/fixtures/suggest/README.md
+    .venv/bin/python bench/suggest.py --abuses FILE         other abuses, as tests/fixtures/suggest/README.md says
     .venv/bin/python bench/suggest.py --seeds 3 --missed    fewer seeds; name what was let through
 
 Each seed is learned twice: as it is, and with every abuse in two of the runs that are learned from. An abuse counts as
@@ -33,9 +33,8 @@ def main() -> None:
     parser.add_argument("--missed", action="store_true")
     options = parser.parse_args()
     abuses = load_abuses(options.abuses)
-    print(
-        "| | ordinary calls refused | near misses let through | abuses refused | of the target reached |\n|---|---|---|---|---|"
-    )
+    print("| runs | ordinary calls refused | near misses let through | abuses refused | target reached |")
+    print("|---|---|---|---|---|")
     for times, name in ((0, "as they are"), (2, "each abuse in two of the runs learned from")):
         found = []
         began = time.perf_counter()

@@ -50,7 +50,7 @@ DOC_HOSTS = Zipf(
         "docs.python.org", "developer.mozilla.org", "pkg.go.dev", "docs.rs", "stackoverflow.com", "github.com",
         "react.dev", "kubernetes.io", "www.postgresql.org", "nodejs.org", *(f"docs.lib{n}.dev" for n in range(150)),
     ],
-    2.0,
+    1.6,
 )  # fmt: skip
 REPOS = Zipf(["acme/web", "acme/api", "acme/infra", "acme/mobile", *(f"acme/service-{n}" for n in range(40))], 1.4)
 LINES = Zipf(
@@ -60,17 +60,18 @@ LINES = Zipf(
         "node scripts/check.js", "python -m pytest tests", "git add -A && git commit -m wip", "find . -name '*.py'",
         "rg TODO | head", "npm run build", "tsc --noEmit", "go test ./...", "cargo test", "docker ps", "tree -L 2",
         "jq . package.json", "diff a.txt b.txt", "du -sh .", "awk '{print $1}' a.txt", "tail -20 build.log",
-        "which node",
+        "which node", "git stash list", "terraform plan", "kubectl get pods", "helm list", "php -v", "ruby -v",
+        "bundle list", "gradle tasks", "mvn -v", "dotnet --info", "swift --version", "ps aux | sort", "uname -a",
+        "date", "lsof -i :3000", "shellcheck scripts/a.sh", "yamllint .", "mdl docs", "protoc --version",
+        "xmllint a.xml", "sqlite3 a.db .tables",
     ],
-    1.7,
+    1.35,
 )  # fmt: skip
 TABLES = Zipf(["orders", "customers", "invoices", "events", "products", *_names("fact_", 20)], 1.3)
-CHANNELS = Zipf(["#support", "#incidents", "#deploys", "#general", "#data"], 1.0)
+CHANNELS = Zipf(["#support", "#incidents", "#deploys", "#general", "#data", *_names("#project-", 20)], 1.6)
 NAMESPACES = Zipf(["web", "api", "workers", "staging", "billing"], 1.0)
 STAGES = ["lead", "qualified", "proposal", "won", "lost"]
-DOMAINS = Zipf(
-    ["acme.example", "customer-one.example", "customer-two.example", "partner.example", "bigco.example"], 1.2
-)
+DOMAINS = Zipf(["acme.example", "partner.example", *(f"customer-{n}.example" for n in range(40))], 1.7)
 
 
 class Work:
@@ -132,7 +133,7 @@ def coding(work: Work) -> None:
 
 def reviewing(work: Work) -> None:
     repo = REPOS.pick(work.rng)
-    if work.when > 0.8 and work.rng.random() < 0.03:
+    if work.when > 0.75 and work.rng.random() < 0.1:
         repo = f"acme/new-{work.rng.randrange(4)}"
     owner, _, name = repo.partition("/")
     number = work.rng.randint(1, 4000)
@@ -260,7 +261,7 @@ def runs_of(seed: int, count: int = 1_000) -> list[SeenRun]:
     for number in range(count):
         work = Work(rng, START_MS + number * 3_600_000, number / count)
         rng.choices([make for make, _ in CLASSES], [weight for _, weight in CLASSES])[0](work)
-        if rng.random() < 0.01:  # once in a while somebody tries a tool that nobody else uses
+        if rng.random() < 0.03:  # once in a while somebody tries a tool that nobody else uses
             work.call(
                 f"side-{rng.randrange(30)}", rng.choice(["lookup", "convert", "render"]), text=work.sentence(1, 4)
             )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
+from subluminal.adapters.tools.names import PATCH_TOOL
 from subluminal.control.suggest import SUPPORT, catalogue
 from subluminal.control.suggest.evidence import Evidence, Tool
 from subluminal.control.suggest.rule_parts import Drafted, deny, is_write, named, times, unique
@@ -17,18 +18,34 @@ def above(drafts: list[ToolRules], evidence: Evidence, ids: set[str]) -> list[Dr
         message = "Leave out arguments that widen what the tool does"
         rule = deny("switches", {}, {"args": {"missing_keys": switches}}, message)
         rules.append(Drafted(rule, [f"Arguments that no {SUPPORT} runs gave, and that widen what a tool does."]))
-    written = [
-        drafted for drafted in drafts if is_write(drafted.tool.tool_name) or drafted.tool.tool_name == "apply_patch"
+    writing = [
+        drafted for drafted in drafts if is_write(drafted.tool.tool_name) or drafted.tool.tool_name == PATCH_TOOL
     ]
-    asked = "This is not run here without being asked for"
-    rules += _catalogued("risky-lines", catalogue.LINES, drafts, lambda d: d.lines, asked, ids)
-    rules += _catalogued(
-        "runs-later", catalogue.WRITES, written, lambda d: d.paths, "What runs by itself is changed by people", ids
-    )
-    rules += _catalogued(
-        "statements", catalogue.STATEMENTS, drafts, lambda d: d.statements, "Ask for less, with a plain SELECT", ids
-    )
+    for rule_id, entries, among, keys_of, message in (
+        ("risky-lines", catalogue.LINES, drafts, _lines, "This is not run here without being asked for"),
+        ("runs-later", catalogue.WRITES, writing, _paths, "What runs by itself is changed by people"),
+        ("private-files", catalogue.FILES, drafts, _paths, "Such files are left alone"),
+        ("told", catalogue.TEXTS, writing, _prose, "Secrets and hidden contents are not sent"),
+        ("statements", catalogue.STATEMENTS, drafts, _statements, "Ask for less, with a plain SELECT"),
+    ):
+        rules += _catalogued(rule_id, entries, among, keys_of, message, ids)
     return rules
+
+
+def _lines(drafted: ToolRules) -> list[str]:
+    return drafted.lines
+
+
+def _paths(drafted: ToolRules) -> list[str]:
+    return drafted.paths
+
+
+def _prose(drafted: ToolRules) -> list[str]:
+    return drafted.prose
+
+
+def _statements(drafted: ToolRules) -> list[str]:
+    return drafted.statements
 
 
 def _secrets(drafts: list[ToolRules], ids: set[str]) -> list[Drafted]:
@@ -55,7 +72,12 @@ def _is_used(key: str, evidence: Evidence) -> bool:
 
 
 def _catalogued(
-    rule_id: str, entries: Any, drafts: list[ToolRules], keys_of: Any, message: str, ids: set[str]
+    rule_id: str,
+    entries: tuple[catalogue.Entry, ...],
+    drafts: list[ToolRules],
+    keys_of: Callable[[ToolRules], list[str]],
+    message: str,
+    ids: set[str],
 ) -> list[Drafted]:
     """For each argument of the kind; what runs needed somewhere is left out everywhere."""
     places = [(drafted.tool, key) for drafted in drafts for key in keys_of(drafted)]

@@ -59,6 +59,29 @@ WRITES = (
     ),
 )
 
+# Of any path that is opened.
+FILES = (
+    Entry("production", "files of production", r"(?i)(?:^|[/_.-])(?:prod|production|live)(?:[/_.-]|$)"),
+    Entry("private", "files that are called private",
+          r"(?i)(?:^|[/_.-])(?:private|confidential|payroll|salary|salaries|hr)(?:[/_.-]|$)"),
+    Entry("secret-names", "files that are called after secrets",
+          r"(?i)(?:^|[/_.-])(?:secrets?|passwords?|passwd|credentials?|keys?|keyring|wallet|vault)(?:[/_.-]|$)"),
+    Entry("backups", "backups and dumps",
+          r"(?i)(?:^|[/_.-])(?:backups?|dumps?|bak|sqldump)(?:[/_.-]|$)|\.(?:sql|bak|dump)$"),
+)  # fmt: skip
+
+# Of a text that is sent: what was not meant for it.
+TEXTS = (
+    Entry("told-secrets", "secrets that are told",
+          r"(?i)\b(?:password|passwd|passphrase|api[_ -]?key|secret|token|credentials?)\b[^.\n]{0,20}(?:\bis\b|:|=)"),
+    Entry("tokens", "what looks like a key",
+          r"AKIA[0-9A-Z]{12}|gh[pousr]_\w{10}|github_pat_|xox[abprs]-|-----BEGIN |eyJ[\w-]{12,}\.|sk-[\w-]{16}|glpat-"),
+    Entry("blobs", "long runs of letters and digits", r"[A-Za-z0-9+/_=-]{120}"),
+    Entry("instructions", "words to whoever reads it with tools",
+          r"(?i)\bignore (?:all |any )?(?:previous|prior|earlier) |<(?:script|iframe|important|system)\b"
+          r"|javascript:|data:text/"),
+)  # fmt: skip
+
 _REST = r"[^|;&\n]*"
 LINES = (
     Entry("push", "git push", rf"\bgit\b{_REST}\spush\b"),
@@ -97,6 +120,17 @@ LINES = (
           r"(?:^|[\s=\"'<>(:@])(?:~|\$HOME|\$\{HOME\}|/home|/root|/Users|/etc|/var|/proc|/sys|/boot|/dev/sd|/mnt|/srv|/opt)(?:/|\b)"),
     Entry("above", "files above the project", r"(?:^|[\s=\"'<>(:@])\.\.(?:/|\s|$)"),
     Entry("background", "what outlives the call", r"\b(?:nohup|setsid|disown|screen|tmux|crontab|at\s+now)\b"),
+    Entry("seek-secrets", "looking for secrets",
+          rf"(?i)\b(?:grep|rg|ag|ack|find|locate|strings|git)\b{_REST}(?:passw|secret|api.?key|credential|private.key|access.?token|aws_)"),
+    Entry("big-targets", "targets that deploy, release or remove",
+          rf"(?i)\b(?:make|just|task|rake|invoke|npm|pnpm|yarn|gradle|mvn|fastlane|cap)\b{_REST}(?:deploy|publish|release|prod|destroy|migrate|rollback|upload|purge)"),
+    Entry("git-reach", "git commands that fetch from or reach elsewhere",
+          rf"\bgit\b{_REST}\s(?:clone|fetch|pull|submodule|bundle|archive|send-email|request-pull|daemon|credential|worktree|lfs)\b"),
+    Entry("git-history", "git commands that change history",
+          rf"\bgit\b{_REST}\s(?:rebase|cherry-pick|merge|tag\s|reset|revert|gc|prune|commit{_REST}--amend|replace|notes)\b"),
+    Entry("runners", "programs that fetch and run packages",
+          r"(?:^|[|;&(]\s*)(?:npx|bunx|pnpx|uvx|pipx|dlx)\s|\b(?:pnpm|yarn)\s+dlx\b"),
+    Entry("long-words", "long runs of letters and digits", r"[A-Za-z0-9+=_-]{100}"),
     Entry("resolve", "names that carry data", r"\b(?:dig|nslookup|host|ping)\s"),
 )  # fmt: skip
 
@@ -121,8 +155,8 @@ SWITCHES = (
     "admin", "allow_all", "as_user", "auth", "bcc", "bypass", "callback", "callback_url", "dangerouslyDisableSandbox",
     "disable_safety", "force", "forward_to", "hard", "impersonate", "insecure", "no_verify", "on_behalf_of",
     "overwrite", "password", "permanent", "privileged", "proxy", "purge", "recursive", "redirect_url", "run_as",
-    "run_as_root", "sandbox_permissions", "skip_checks", "sudo", "token", "unsafe", "upload_to", "webhook", "webhook_url",
-    "with_escalated_permissions",
+    "run_as_root", "sandbox_permissions", "skip_checks", "sudo", "token", "unsafe", "upload_to", "webhook",
+    "webhook_url", "with_escalated_permissions",
 )  # fmt: skip
 
 

@@ -30,6 +30,8 @@ LEARN, TRY = 0.6, 0.8
 # Fewer runs than these leave nothing to prove on: then all are learned from, and no figure is given.
 MIN_PROVEN = 10
 MAX_WIDENINGS = 40
+# Newer runs bring more that is new: the trial has to stay below the target.
+MARGIN = 0.75
 DEFAULT_TARGET = 0.02
 
 Progress = Callable[[str], None]
@@ -109,7 +111,7 @@ def _widened(older: list[Run], newer: list[Run], target: float, tell: Progress) 
         bundle = made.bundle("a trial")
         judge = Judge(snapshot_of(checked_bundle(json.encode(bundle), "suggested.json")))
         refused = [(number, call, rule_id) for number, call in pending if (rule_id := judge.alone(call)) is not None]
-        if len(refused) <= target * calls:
+        if len(refused) <= MARGIN * target * calls:
             break
         pending = [(number, call) for number, call, _ in refused]  # a wider policy refuses nothing more
         asked: dict[About, tuple[set[int], int]] = {}

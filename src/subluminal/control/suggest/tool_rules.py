@@ -31,6 +31,7 @@ class ToolRules:
         self.lines: list[str] = []
         self.paths: list[str] = []
         self.statements: list[str] = []
+        self.prose: list[str] = []
         self.usable = True
         self._ids, self._made, self._pools = ids, made, pools
         self._name = {
@@ -104,6 +105,8 @@ class ToolRules:
         found = texts.fit(values, level, self._pools.get((self.tool.server_name, key)))
         if found is not None and found.kind == "sql":
             self.statements.append(key)
+        elif found is not None and found.kind == "text":
+            self.prose.append(key)
         return found
 
     def _rule(self, key: str, first: str, values: Values, found: Limit, about: About) -> None:
@@ -128,6 +131,11 @@ class ToolRules:
             self._add(
                 f"{key}-urls", deny("", refused, known_hosts, words), [f"Hosts of URLs in it: {known}."], about, found
             )
+
+        for name, regex, words in found.never:
+            refused = {**self._name, "args": {"key_regex": {key: [regex]}}}
+            said = [f"Fewer than {SUPPORT} runs had one."]
+            self._add(f"{key}-{name}", deny("", refused, None, f"`{key}` {words}"), said, about, found)
 
     def _no_others(self, rare: list[str]) -> None:
         keys = [escaped(key) for key in rare]

@@ -20,6 +20,8 @@ _SHARED = frozenset((
     "readthedocs.io", "co.uk", "org.uk", "com.au", "co.jp", "com.br",
 ))  # fmt: skip
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|[\w.-]+@[\w.-]+:")
+# What carries data to a host that is known.
+_QUERY = re.compile(r"[?#;]|%[0-9A-Fa-f]{2}|://[^/]*@")
 _IN_TEXT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://([^/\s\"'<>()\[\]{}|\\^`?#]*)")
 
 
@@ -39,7 +41,11 @@ def fit(values: Values, level: int) -> Limit | None:
         return None
     words = f"{len(known)} hosts" if len(known) > 1 else "one host"
     unknown = ["https://unseen.invalid/", "http://169.254.169.254/latest/"]
-    return Limit("host", [("host_in", known)], words, known[:3], unknown, widest=level >= 1)
+    limit = Limit("host", [("host_in", known)], words, known[:3], unknown, widest=level >= 1)
+    asking = {run for text, (_, used) in values.texts.items() if _QUERY.search(text) for run in used}
+    if len(asking) < SUPPORT:
+        limit.never.append(("query", _QUERY.pattern, "has no query, fragment or escape"))
+    return limit
 
 
 def _supported(runs: dict[str, set[int]]) -> list[str]:

@@ -19,6 +19,7 @@ class Limit(Struct, eq=False):
     examples: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)  # values of the kind that were not seen, for the tests
     urls: list[str] | None = None
+    never: list[tuple[str, str, str]] = field(default_factory=list)  # a name, a regex that is refused, in words
     heads: list[str] = field(default_factory=list)  # how its texts begin
     message: str = ""
     widest: bool = False  # no level makes it wider

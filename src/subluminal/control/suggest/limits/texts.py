@@ -1,8 +1,8 @@
 """Texts: the values themselves where they are few, else how they begin, else the letters they are made of.
 
-A set has at most `MAX_SET` values and is made where at most `TAIL` of the calls had a value that only one run used: by
-Good and Turing the share of values still to come. Heads (`WEB-` of `WEB-123`) follow the same rule. What is left is a
-shape, the narrowest that fewer than `SUPPORT` runs break.
+A set is made where the calls whose value has no support are few: by Good and Turing about the share of values still to
+come. At first it may be `STRICT_TAIL` of them, for what refuses too much is widened later; then `TAIL`. Heads (`WEB-`
+of `WEB-123`) follow the same rule. What is left is a shape, the narrowest that fewer than `SUPPORT` runs break.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from typing import Any
 
 from subluminal.control.suggest import SUPPORT
 from subluminal.control.suggest.evidence import Values
+from subluminal.control.suggest.limits import statements
 from subluminal.control.suggest.limits.hosts import urls_of
 from subluminal.control.suggest.limits.limit import Limit
 from subluminal.control.suggest.tokens import example_of, is_copyable
 
-MAX_SET = 24
-TAIL = 0.02
+STRICT_SET, STRICT_TAIL = 60, 0.1
+MAX_SET, TAIL = 24, 0.02
 MAX_HEAD = 40
 # Sentences begin with many words: a few heads are names of kinds (`button`, `link`), more are chance.
 MAX_PROSE_HEADS = 6
@@ -27,7 +28,6 @@ MAX_WORD = 200
 
 _HEAD = re.compile(r"[A-Za-z][A-Za-z0-9]{0,30}(?:[-_/:.#@!]|\b)|[#@/!]")
 _EMAIL = re.compile(r"[^@\s,;<>\"]+@([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+)")
-_SQL = re.compile(r"\s*(select|with|insert|update|delete|explain|show|create|alter|drop|begin|set|pragma)\b", re.I)
 
 # From the narrowest to the widest: what a text is made of, in words, as a regex for the whole.
 SHAPES: tuple[tuple[str, str], ...] = (
@@ -46,14 +46,16 @@ def fit(values: Values, level: int, pool: dict[str, list[Any]] | None = None) ->
     texts = values.texts
     if sum(_EMAIL.fullmatch(text) is not None for text in texts) >= 0.95 * len(texts):
         return _emails(texts)
-    if sum(_SQL.match(text) is not None for text in texts) >= 0.95 * len(texts):
-        return _statements(texts, level)
+    if statements.are_statements(texts):
+        return statements.fit(texts, level)
     calls = sum(times for times, _ in texts.values())
-    if level < 1 and (found := _set(texts, calls)) is not None:
-        return found
-    if level < 1 and pool and (found := _set(pool, sum(times for times, _ in pool.values()))) is not None:
-        return found
-    if level < 2 and (found := _heads(texts, calls)) is not None:
+    if level < 2:
+        of_all = sum(times for times, _ in pool.values()) if pool else 0
+        for most, tail in ((MAX_SET, TAIL), (STRICT_SET, STRICT_TAIL))[: 2 - level]:
+            found = _set(texts, calls, most, tail) or (_set(pool, of_all, most, tail) if pool else None)
+            if found is not None:
+                return found
+    if level < 3 and (found := _heads(texts, calls)) is not None:
         return found
     return _shape(texts, level)
 
@@ -71,15 +73,21 @@ def _runs(texts: dict[str, list[Any]], of: Callable[[str], str | None]) -> dict[
     return found
 
 
-def _few(counted: dict[str, list[Any]], calls: int) -> list[str] | None:
-    """What has support, if it is little and nearly all."""
+def _few(counted: dict[str, list[Any]], calls: int, most: int = MAX_SET, tail: float = TAIL) -> list[str] | None:
+    """What has support, if it is little and nearly all: few calls had another value, or fewer than SUPPORT runs."""
     known = [part for part, (_, runs, *_) in counted.items() if len(runs) >= SUPPORT]
+    if not 0 < len(known) <= most:
+        return None
     rest = calls - sum(counted[part][0] for part in known)
-    return sorted(known) if 0 < len(known) <= MAX_SET and rest <= TAIL * calls else None
+    if rest > tail * calls:
+        others = {run for part, (_, runs, *_) in counted.items() if len(runs) < SUPPORT for run in runs}
+        if len(others) >= SUPPORT:
+            return None
+    return sorted(known)
 
 
-def _set(texts: dict[str, list[Any]], calls: int) -> Limit | None:
-    known = _few(texts, calls)
+def _set(texts: dict[str, list[Any]], calls: int, most: int, tail: float) -> Limit | None:
+    known = _few(texts, calls, most, tail)
     if known is None or not all(len(text) <= MAX_WORD and is_copyable(text) for text in known):
         return None
     words = "one value" if len(known) == 1 else f"{len(known)} values"
@@ -117,26 +125,23 @@ def _head(text: str) -> str | None:
 
 
 def _shape(texts: dict[str, list[Any]], level: int) -> Limit:
-    words, regex = _shape_of(texts) if level < 3 else ("any text", None)
+    words, regex = _shape_of(texts) if level < 4 else ("any text", None)
     predicates = [] if regex is None else [("key_regex", [f"^{regex}$"])]
-    limit = Limit("text", predicates, words, _examples(texts), ["a\nb"], widest=level >= 3)
+    limit = Limit("text", predicates, words, _examples(texts), ["a\nb"], widest=level >= 4)
     limit.message = f"is {words}"
     has_urls = regex is None or ":" in regex or "^\\r" in regex
-    limit.urls = urls_of(texts) if has_urls and level < 4 else None
+    limit.urls = urls_of(texts) if has_urls and level < 5 else None
     return limit
 
 
 def _shape_of(texts: dict[str, list[Any]], *, empty: bool = False) -> tuple[str, str | None]:
-    """The narrowest that fewer than SUPPORT runs break, and hardly any call."""
-    calls = sum(times for times, _ in texts.values())
+    """The narrowest that fewer than SUPPORT runs break."""
     for words, regex, test in _TESTS:
         broken: set[int] = set()
-        times = 0
-        for text, (often, runs) in texts.items():
+        for text, (_, runs) in texts.items():
             if not test.fullmatch(text) and not (empty and not text):
                 broken |= runs
-                times += often
-        if len(broken) < SUPPORT and times <= TAIL * calls:
+        if len(broken) < SUPPORT:
             return words, regex
     return "any text", None
 
@@ -158,23 +163,6 @@ def _emails(texts: dict[str, list[Any]]) -> Limit | None:
 def _domain(text: str) -> str | None:
     found = _EMAIL.fullmatch(text)
     return found[1].lower() if found else None
-
-
-def _statements(texts: dict[str, list[Any]], level: int) -> Limit | None:
-    """One statement, by its verb. What it does with which tables is not seen."""
-    counted = _runs(texts, lambda text: found[1].lower() if (found := _SQL.match(text)) else None)
-    verbs = sorted(verb for verb, (_, runs, _) in counted.items() if len(runs) >= SUPPORT)
-    if not verbs:
-        return None
-    several = {run for text, (_, runs) in texts.items() if ";" in text.rstrip().rstrip(";") for run in runs}
-    rest = r"[^;]*;?\s*$" if len(several) < SUPPORT else ""
-    shown = ", ".join(verb.upper() for verb in verbs)
-    words = f"{'one statement' if rest else 'statements'}, by {shown}"
-    limit = Limit("sql", [("key_regex", [rf"^\s*(?i:{'|'.join(verbs)})\b{rest}"])], words, _examples(texts))
-    limit.unknown = ["DROP TABLE unseen"] if "drop" not in verbs else ["\\copy unseen"]
-    limit.message = f"is {words}"
-    limit.widest = True
-    return limit
 
 
 def _examples(texts: dict[str, list[Any]]) -> list[str]:
