@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 from msgspec import json, structs
 
 from subluminal.agents.transcripts.seen import SeenCall, SeenRun
+from subluminal.contracts.moments import rfc3339
 from subluminal.control.suggest.fitting import TRY, learned, suggest
 from subluminal.control.suggest.gathering import general_run
 
@@ -339,3 +341,43 @@ def measured(runs: list[SeenRun], abuses: list[Abuse], seed: int, times: int, ta
     return Measured(
         proof.refusals, proof.near_miss_admission, 1 - len(missed) / len(abuses), bool(found.reached), missed
     )
+
+
+def as_transcripts(runs: list[SeenRun], home: Path) -> None:
+    """Runs as both clients would have left them, every other one by each; built-in tools but Bash are Claude's."""
+    for number, run in enumerate(runs):
+        if number % 2 and all(call.server_name != "builtin" or call.tool_name == "Bash" for call in run.calls):
+            path = home / ".codex" / "sessions" / "2026" / "01" / "31" / f"rollout-{run.run_id}.jsonl"
+            lines = _codex_lines(run)
+        else:
+            path = home / ".claude" / "projects" / run.calls[0].cwd.replace("/", "-") / f"{run.run_id}.jsonl"
+            lines = _claude_lines(run)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"".join(json.encode(line) + b"\n" for line in lines))
+
+
+def _claude_lines(run: SeenRun) -> list[dict[str, Any]]:
+    lines: list[dict[str, Any]] = []
+    for number, call in enumerate(run.calls):
+        own = {"cwd": call.cwd, "sessionId": run.run_id, "timestamp": rfc3339(call.at_ms)}
+        use_id = f"{run.run_id}-{number}"
+        name = call.tool_name if call.server_name == "builtin" else f"mcp__{call.server_name}__{call.tool_name}"
+        use = {"type": "tool_use", "id": use_id, "name": name, "input": call.args}
+        result = {"type": "tool_result", "tool_use_id": use_id, "content": "done", "is_error": call.ok is False}
+        lines.append({"type": "assistant", **own, "message": {"id": use_id, "content": [use]}})
+        lines.append({"type": "user", **own, "message": {"content": [result]}})
+    return lines
+
+
+def _codex_lines(run: SeenRun) -> list[dict[str, Any]]:
+    meta = {"id": run.run_id, "cwd": run.calls[0].cwd, "cli_version": "0.166.0"}
+    lines: list[dict[str, Any]] = [{"type": "session_meta", "payload": meta}]
+    for number, call in enumerate(run.calls):
+        shell = call.server_name == "builtin"
+        args = {"cmd": call.args["command"]} if shell else call.args
+        said = {"type": "function_call", "name": "exec_command" if shell else call.tool_name}
+        said |= {"arguments": json.encode(args).decode(), "call_id": f"{run.run_id}-{number}"}
+        if not shell:
+            said["namespace"] = f"mcp__{call.server_name}"
+        lines.append({"timestamp": rfc3339(call.at_ms), "type": "response_item", "payload": said})
+    return lines

@@ -101,4 +101,6 @@ def urls_of(texts: dict[str, list[Any]]) -> list[str] | None:
 def only_these(hosts: Iterable[str]) -> str:
     """A regex for texts of which every URL has one of these hosts; nothing may stand between host and port or path."""
     names = "|".join(re.escape(host) for host in hosts)
-    return rf"^(?:[^:]|:+[^:/]|:+/[^:/]|:+/:|://(?i:{names})(?::[0-9]+)?(?:[/?#\s\"'`)>,;|]|$))*:*/?$"
+    host = rf"//(?i:{names})(?::[0-9]+)?(?:[/?#\s\"'`)>,;|]|$)"
+    # Behind colons, with single slashes between them, stands no second slash but before a known host.
+    return rf"^(?:[^:]|:(?::|/:)*(?:[^:/]|/[^:/]|{host}))*(?::(?::|/:)*/?)?$"
