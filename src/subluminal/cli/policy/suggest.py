@@ -156,7 +156,7 @@ def _facts(
         "target_refusals": found.target,
         "reached": found.reached,
         "proof": None,
-        "widened": [
+        "levels": [
             {"server_name": s, "tool_name": t, "key": k, "level": level}
             for (s, t, k), level in sorted(found.levels.items())
         ],

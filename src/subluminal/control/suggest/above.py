@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from subluminal.adapters.tools.names import PATCH_TOOL
 from subluminal.control.suggest import SUPPORT, catalogue
@@ -28,7 +29,7 @@ def above(drafts: list[ToolRules], evidence: Evidence, ids: set[str]) -> list[Dr
         ("told", catalogue.TEXTS, writing, _prose, "Secrets and hidden contents are not sent"),
         ("statements", catalogue.STATEMENTS, drafts, _statements, "Ask for less, with a plain SELECT"),
     ):
-        rules += _catalogued(rule_id, entries, among, keys_of, message, ids)
+        rules += _catalogued(rule_id, entries, among, keys_of, message, ids, evidence.memo)
     return rules
 
 
@@ -78,10 +79,14 @@ def _catalogued(
     keys_of: Callable[[ToolRules], list[str]],
     message: str,
     ids: set[str],
+    memo: dict[Any, Any],
 ) -> list[Drafted]:
     """For each argument of the kind; what runs needed somewhere is left out everywhere."""
     places = [(drafted.tool, key) for drafted in drafts for key in keys_of(drafted)]
-    kept, needed = catalogue.unneeded(entries, [tool.keys[key].texts for tool, key in places])
+    known = (rule_id, tuple((tool.server_name, tool.tool_name, key) for tool, key in places))
+    if known not in memo:
+        memo[known] = catalogue.unneeded(entries, [tool.keys[key].texts for tool, key in places])
+    kept, needed = memo[known]
     if not places or not kept:
         return []
     comments = [f"No {SUPPORT} runs needed: {', '.join(entry.words for entry in kept)}."]

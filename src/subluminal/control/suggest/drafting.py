@@ -23,9 +23,11 @@ def draft(evidence: Evidence, levels: Levels, duplicates: dict[tuple[str, str], 
     ids: set[str] = set()
     chosen = [tool for tool in _sorted(evidence) if _is_usable(tool, made)]
     by_server: dict[str, list[ToolRules]] = {}
-    pools = _pooled(chosen)
+    pools = evidence.memo.get("pools")
+    if pools is None:
+        pools = evidence.memo["pools"] = _pooled(chosen)
     for tool in chosen:
-        drafted = ToolRules(tool, levels, ids, made, pools)
+        drafted = ToolRules(tool, levels, ids, made, pools, evidence.memo)
         if drafted.usable:
             by_server.setdefault(tool.server_name, []).append(drafted)
             made.tools.append((tool.server_name, tool.tool_name))

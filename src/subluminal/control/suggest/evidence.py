@@ -118,6 +118,7 @@ class Evidence:
         self.runs = 0
         self.calls = 0
         self.calls_per_run: dict[int, int] = {}
+        self.memo: dict[Any, Any] = {}  # what was found out about it: drafts differ in a few widths only
         for number, run in enumerate(runs):
             self.runs += 1
             for call in run.calls:

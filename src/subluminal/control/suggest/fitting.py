@@ -101,32 +101,38 @@ def learned(runs: list[Run], levels: Levels) -> tuple[Draft, dict[str, Any], Jud
 
 
 def _widened(older: list[Run], newer: list[Run], target: float, tell: Progress) -> Levels:
+    """How wide each argument has to be. Never narrower than it was when it was tried: more runs may make a set of what
+    was a shape, and nobody has seen what that refuses."""
     levels: Levels = {}
     evidence, duplicates = Evidence(older), _duplicates(older)
-    calls = sum(call.learn for run in newer for call in run.calls)
     pending = [(number, call) for number, run in enumerate(newer) for call in run.calls if call.learn]
+    most = MARGIN * target * len(pending)
     for _ in range(MAX_WIDENINGS):
         made = draft(evidence, levels, duplicates)
-        about = {drafted.rule["rule_id"]: drafted for drafted in made.rules}
         bundle = made.bundle("a trial")
         judge = Judge(snapshot_of(checked_bundle(json.encode(bundle), "suggested.json")))
         refused = [(number, call, rule_id) for number, call in pending if (rule_id := judge.alone(call)) is not None]
-        if len(refused) <= MARGIN * target * calls:
+        key = _asking_most(refused, made) if len(refused) > most else None
+        if key is None:
             break
         pending = [(number, call) for number, call, _ in refused]  # a wider policy refuses nothing more
-        asked: dict[About, tuple[set[int], int]] = {}
-        for number, _, rule_id in refused:
-            drafted = about.get(rule_id)
-            if drafted is not None and drafted.about is not None and not (drafted.limit and drafted.limit.widest):
-                known = asked.setdefault(drafted.about, (set(), 0))
-                asked[drafted.about] = (known[0] | {number}, known[1] + 1)
-        wanted = [(count, key) for key, (askers, count) in asked.items() if len(askers) >= SUPPORT]
-        if not wanted:
-            break
-        _, key = max(wanted)
-        levels[key] = levels.get(key, 0) + 1
+        levels[key] = max(levels.get(key, 0), made.limits[key].form) + 1
         tell(f"widening {key[0]}/{key[1]} {key[2]}")
-    return levels
+    return {key: level for key, limit in made.limits.items() if (level := max(levels.get(key, 0), limit.form))}
+
+
+def _asking_most(refused: list[tuple[int, Call, str]], made: Draft) -> About | None:
+    """The argument that refused most, of those that enough runs asked for and that can be wider."""
+    about = {drafted.rule["rule_id"]: drafted for drafted in made.rules}
+    askers: dict[About, set[int]] = {}
+    calls: dict[About, int] = {}
+    for number, _, rule_id in refused:
+        drafted = about.get(rule_id)
+        if drafted is not None and drafted.about is not None and not (drafted.limit and drafted.limit.widest):
+            askers.setdefault(drafted.about, set()).add(number)
+            calls[drafted.about] = calls.get(drafted.about, 0) + 1
+    wanted = [(calls[key], key) for key, runs in askers.items() if len(runs) >= SUPPORT]
+    return max(wanted)[1] if wanted else None
 
 
 def prove(judge: Judge, runs: Iterable[Run]) -> Proof:

@@ -6,6 +6,7 @@ An argument is a `deny` with an `unless`: the agent that is refused reads which 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from subluminal.control.suggest import SUPPORT
@@ -25,7 +26,9 @@ Pools = dict[tuple[str, str], dict[str, list[Any]]]
 class ToolRules:
     """The rules of one tool, an argument each."""
 
-    def __init__(self, tool: Tool, levels: Levels, ids: set[str], made: Draft, pools: Pools) -> None:
+    def __init__(
+        self, tool: Tool, levels: Levels, ids: set[str], made: Draft, pools: Pools, memo: dict[Any, Any]
+    ) -> None:
         self.tool = tool
         self.rules: list[Drafted] = []
         self.lines: list[str] = []
@@ -33,7 +36,7 @@ class ToolRules:
         self.statements: list[str] = []
         self.prose: list[str] = []
         self.usable = True
-        self._ids, self._made, self._pools = ids, made, pools
+        self._ids, self._made, self._pools, self._memo = ids, made, pools, memo
         self._name = {
             "server_name": {"glob": [glob(tool.server_name)]},
             "tool_name": {"glob": [glob(tool.tool_name)]},
@@ -95,18 +98,27 @@ class ToolRules:
             return None
         if programs.is_line_key(self.tool.tool_name, key) and not _is_patch(values):
             self.lines.append(key)
-            return programs.fit(values, level)
+            return self._once(key, level, lambda: programs.fit(values, level))
         urls = sum(map(hosts.is_url, values.texts))
         if urls >= 0.9 * len(values.texts):
-            return hosts.fit(values, level)
+            return self._once(key, level, lambda: hosts.fit(values, level))
         if paths.is_path_key(key, values):
             self.paths.append(key)
-            return paths.fit(values, level)
-        found = texts.fit(values, level, self._pools.get((self.tool.server_name, key)))
+            return self._once(key, level, lambda: paths.fit(values, level))
+        pool = self._pools.get((self.tool.server_name, key))
+        found = self._once(key, level, lambda: texts.fit(values, level, pool))
         if found is not None and found.kind == "sql":
             self.statements.append(key)
         elif found is not None and found.kind == "text":
             self.prose.append(key)
+        return found
+
+    def _once(self, key: str, level: int, fit: Callable[[], Limit | None]) -> Limit | None:
+        """A fit depends on the evidence and the level alone."""
+        name = (self.tool.server_name, self.tool.tool_name, key, level)
+        if name not in self._memo:
+            self._memo[name] = fit()
+        found: Limit | None = self._memo[name]
         return found
 
     def _rule(self, key: str, first: str, values: Values, found: Limit, about: About) -> None:

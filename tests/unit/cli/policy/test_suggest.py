@@ -17,7 +17,7 @@ from subluminal.agents.transcripts.seen import SeenCall, SeenRun
 def worked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home in which both clients have worked."""
     home = tmp_path_factory.mktemp("worked")
-    as_transcripts(runs_of(5, 120), home)
+    as_transcripts(runs_of(5, 80), home)
     return home
 
 

@@ -14,33 +14,33 @@ from subluminal.control.suggest.gathering import general_run
 from subluminal.control.suggest.wording import policy_text
 
 ABUSES = load_abuses(str(places.ROOT / "tests" / "fixtures" / "suggest" / "abuses.yaml"))
-RUNS = runs_of(1, 400)
+RUNS = runs_of(1, 300)
 
 
 def test_it_lets_work_through_and_refuses_what_was_planted_in_two_runs_each() -> None:
     found = measured(RUNS, ABUSES, seed=1, times=2)
-    assert found.refusals <= 0.03  # of 400 runs; the bound of 2 % is for 1,000, see bench/suggest.py
+    assert found.refusals <= 0.03  # of 300 runs; the bound of 2 % is for 1,000, see bench/suggest.py
     assert found.near_miss_admission <= 0.07
     assert found.recall >= 0.9, found.missed
 
 
 def test_a_lower_target_is_wider_and_an_unreachable_one_is_said() -> None:
-    runs = [general_run(run) for run in RUNS[:250]]
+    runs = [general_run(run) for run in RUNS[:120]]
     strict, wide = suggest(runs, 0.2), suggest(runs, 0.0)
     assert strict.proof is not None and wide.proof is not None
-    assert not strict.levels and wide.levels
+    assert sum(wide.levels.values()) > sum(strict.levels.values())
     assert wide.proof.refused < strict.proof.refused
     assert wide.proof.near_admitted >= strict.proof.near_admitted
     assert strict.reached and wide.reached is False
-    assert "not reachable" in policy_text(wide, {"claude": 250})
+    assert "not reachable" in policy_text(wide, {"claude": 120})
 
 
 def test_the_order_in_which_runs_of_one_time_are_read_changes_no_byte() -> None:
-    runs = [general_run(run) for run in RUNS[:60]]
+    runs = [general_run(run) for run in RUNS[:40]]
     shuffled = list(runs)
     random.Random(3).shuffle(shuffled)
     shuffled.sort(key=lambda run: run.started_ms)
-    texts = [policy_text(suggest(each), {"claude": 60}) for each in (runs, shuffled)]
+    texts = [policy_text(suggest(each), {"claude": 40}) for each in (runs, shuffled)]
     assert texts[0] == texts[1]
 
 

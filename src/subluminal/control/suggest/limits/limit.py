@@ -23,3 +23,4 @@ class Limit(Struct, eq=False):
     heads: list[str] = field(default_factory=list)  # how its texts begin
     message: str = ""
     widest: bool = False  # no level makes it wider
+    form: int = 0  # the level at which it has this form

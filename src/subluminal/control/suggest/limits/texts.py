@@ -51,11 +51,13 @@ def fit(values: Values, level: int, pool: dict[str, list[Any]] | None = None) ->
     calls = sum(times for times, _ in texts.values())
     if level < 2:
         of_all = sum(times for times, _ in pool.values()) if pool else 0
-        for most, tail in ((MAX_SET, TAIL), (STRICT_SET, STRICT_TAIL))[: 2 - level]:
+        for form, most, tail in ((1, MAX_SET, TAIL), (0, STRICT_SET, STRICT_TAIL))[: 2 - level]:
             found = _set(texts, calls, most, tail) or (_set(pool, of_all, most, tail) if pool else None)
             if found is not None:
+                found.form = form
                 return found
     if level < 3 and (found := _heads(texts, calls)) is not None:
+        found.form = 2
         return found
     return _shape(texts, level)
 
@@ -129,6 +131,7 @@ def _shape(texts: dict[str, list[Any]], level: int) -> Limit:
     predicates = [] if regex is None else [("key_regex", [f"^{regex}$"])]
     limit = Limit("text", predicates, words, _examples(texts), ["a\nb"], widest=level >= 4)
     limit.message = f"is {words}"
+    limit.form = max(level, 3)
     has_urls = regex is None or ":" in regex or "^\\r" in regex
     limit.urls = urls_of(texts) if has_urls and level < 5 else None
     return limit
