@@ -95,8 +95,9 @@ def _recorded(source: str, gathered: Gathered, required: bool, client: str | Non
 
 def _of_record(run: RecordedRun, gathered: Gathered) -> SeenRun:
     calls = []
+    where = (run.identity.workload or {}).get("repo_path")
     for call in run.calls:
-        made = _of_recorded_call(call)
+        made = _of_recorded_call(call, where if isinstance(where, str) else "")
         if made is None:
             gathered.unread.calls += 1
         else:
@@ -104,14 +105,14 @@ def _of_record(run: RecordedRun, gathered: Gathered) -> SeenRun:
     return SeenRun(run.identity.run_id, LEDGER, calls)
 
 
-def _of_recorded_call(call: RecordedCall) -> SeenCall | None:
+def _of_recorded_call(call: RecordedCall, cwd: str) -> SeenCall | None:
     """None: the record has not all of its arguments."""
     remains = remains_of(call)
     if remains.value is None or remains.why is not None:
         return None
     args, cut = within_bounds(remains.value)
     ok = call.action == ALLOW and call.status in (None, "OK")
-    made = SeenCall(call.server_name, call.tool_name, args, call.bytes_in, call.at_ms, ok=ok, cut=cut)
+    made = SeenCall(call.server_name, call.tool_name, args, call.bytes_in, call.at_ms, cwd, ok=ok, cut=cut)
     made.use_id = call.tool_use_id or ""
     return made
 
@@ -142,21 +143,25 @@ def _joined(seen: list[SeenRun]) -> list[SeenRun]:
     runs: dict[tuple[str, str], SeenRun] = {}
     owner: dict[str, tuple[int, tuple[str, str]]] = {}  # id of a call -> when, and in which run
     for run in sorted(seen, key=lambda run: (run.origin != LEDGER, run.origin, run.run_id)):
-        key = (run.origin, run.run_id)
-        for call in run.calls:
-            known = owner.get(call.use_id) if call.use_id else None
-            if known is not None and abs(known[0] - call.at_ms) <= _SAME_MS:
-                key = known[1]
-                break
+        owners = [found for call in run.calls if (found := _told_before(call, owner)) is not None]
+        key = owners[0] if owners else (run.origin, run.run_id)
         into = runs.setdefault(key, SeenRun(key[1], key[0]))
         for call in run.calls:
-            known = owner.get(call.use_id) if call.use_id else None
-            if known is not None and abs(known[0] - call.at_ms) <= _SAME_MS:
-                continue
-            if call.use_id:
-                owner[call.use_id] = (call.at_ms, key)
-            into.calls.append(call)
+            if _told_before(call, owner) is None:
+                into.calls.append(call)
+                if call.use_id:
+                    owner[call.use_id] = (call.at_ms, key)
     return list(runs.values())
+
+
+def _told_before(call: SeenCall, owner: dict[str, tuple[int, tuple[str, str]]]) -> tuple[str, str] | None:
+    """The run that has this call already. A session that goes on repeats lines as they were; the ledger has a clock of
+    its own. Ids alone prove nothing: some models count from one."""
+    known = owner.get(call.use_id) if call.use_id else None
+    if known is None:
+        return None
+    apart = abs(known[0] - call.at_ms)
+    return known[1] if apart == 0 or (known[1][0] == LEDGER and apart <= _SAME_MS) else None
 
 
 def _take(seen: list[SeenRun], gathered: Gathered, since_ms: int) -> None:

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from harness.agents_at_work import as_transcripts, runs_of
-from harness.command_line import run_sub
+from harness.command_line import run_sub, stored
+from harness.ledger import BASE_MS, EventMaker
 from subluminal.agents.transcripts.seen import SeenCall, SeenRun
+from subluminal.contracts.canonical import canonical_bytes, digest
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +111,61 @@ def test_secrets_that_every_run_gave_are_not_copied(tmp_path: Path) -> None:
     as_transcripts(runs, tmp_path)
     found = suggest(tmp_path, "--json")
     assert found.returncode == 0 and secret not in found.stdout and "api.example.com" in found.stdout
+
+
+def test_the_ledger_tells_places_refusals_and_what_is_not_whole(tmp_path: Path) -> None:
+    lines: list[bytes] = []
+    for number in range(12):
+        maker = EventMaker(f"run-{number}", f"shim-{number}", start_ms=BASE_MS + number * 60_000)
+        lines.append(maker.run_start())
+        lines += _recorded(maker, {"path": f"/home/ann/project/src/f{number}.py"})
+        lines += _recorded(maker, {"path": "/srv/refused/x"}, action="BLOCK")
+        lines += maker.call(tool="read_file", server="fs", preview='{"path":"[REDACTED:token]"}')
+        lines.append(maker.run_end())
+    home = tmp_path / "home"
+    stored(home, lines)
+    found = run_sub(home, "policy", "suggest", HOME=str(tmp_path / "nobody"))
+    assert found.returncode == 0, found.stderr
+    assert "path_within: {path: [src]}" in found.stdout and "/home/ann" not in found.stdout
+    assert "/srv/refused" not in found.stdout and "(ledger 12)" in found.stdout
+    assert "12 calls whose arguments are not whole" in found.stderr
+    assert "12 calls that failed or were refused" in found.stderr
+
+
+def test_a_session_that_the_ledger_has_too_is_one_run(tmp_path: Path) -> None:
+    args = {"path": "/w/app/a.py"}
+    runs = [
+        SeenRun(f"s{n}", "claude", [SeenCall("fs", "read_file", args, 20, BASE_MS + n, "/w/app")]) for n in range(2)
+    ]
+    as_transcripts(runs, tmp_path)
+    as_transcripts([runs[0]], tmp_path / "again")
+    lines: list[bytes] = []
+    for number in range(2):
+        maker = EventMaker(f"run-{number}", f"shim-{number}", start_ms=BASE_MS + number)
+        use_id = {"claudecode/toolUseId": f"s{number}-0"}
+        lines += [maker.run_start(), *_recorded(maker, args, call_context=use_id), maker.run_end()]
+    home = tmp_path / "home"
+    stored(home, lines)
+    sources = ["--from", "ledger", "--from", str(tmp_path / ".claude"), "--from", str(tmp_path / "again")]
+    found = run_sub(home, "policy", "suggest", "--json", *sources, HOME=str(tmp_path))
+    assert found.returncode == 1 and "2 calls in 2 runs" in found.stderr, found.stderr
+
+
+def test_only_what_is_new_enough_is_learned_from(tmp_path: Path) -> None:
+    as_transcripts([_one("fs", "read_file", {"path": f"/w/app/{n}.py"}, n) for n in range(12)], tmp_path)
+    found = suggest(tmp_path, "--since", "1h")
+    assert found.returncode == 2 and "nothing to learn from" in found.stderr
+
+
+def _recorded(maker: EventMaker, args: dict[str, str], action: str = "ALLOW", **more: object) -> list[bytes]:
+    text = json.dumps(args, separators=(",", ":"))
+    args_hash = digest(canonical_bytes(text.encode()))
+    started = maker.start(tool="read_file", server="fs", preview=text, args_hash=args_hash, bytes_in=len(text), **more)
+    maker.reference["args_hash"] = args_hash
+    if action == "ALLOW":
+        return [started, maker.decision(), maker.end()]
+    error = {"class": "policy_block", "message": "refused"}
+    return [started, maker.decision(action), maker.end("ERROR", error=error)]
 
 
 def _one(server: str, tool: str, args: dict[str, str], at: int) -> SeenRun:

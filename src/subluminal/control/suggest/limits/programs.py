@@ -51,14 +51,13 @@ def fit(values: Values, level: int) -> Limit | None:
     if not known:
         return None
     examples = [example_of(line) for line in _usual(values)]
+    words = "one program" if len(known) == 1 else f"{len(known)} programs"
     if level:
         refused = [name for name in UNUSUAL if len(runs.get(name.rstrip("*"), ())) < SUPPORT]
         words = f"any program but {len(refused)} that no {SUPPORT} runs used"
         limit = Limit("lines", [("but", refused)], words, examples, ["sudo -i"], message="", widest=True)
     else:
-        limit = Limit(
-            "programs", [("command", {"programs": known})], f"{len(known)} programs", examples, ["unseen-program x"]
-        )
+        limit = Limit("programs", [("command", {"programs": known})], words, examples, ["unseen-program x"])
     limit.urls = urls_of(values.texts)
     return limit
 
