@@ -7,14 +7,15 @@ any order; `api-request-blob` lines repeat whole messages, so that only `assista
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
-from msgspec import Raw, Struct, convert, json
+from msgspec import Raw, Struct
 
-from subluminal.agents.transcripts.seen import SeenCall, within_bounds
+from subluminal.agents.transcripts.seen import Session
 from subluminal.contracts.moments import epoch_ms, is_moment
 
-ORIGIN = "claude"
+# A client's name of a tool -> its server and its tool; None: no tool.
+Called = Callable[[str], tuple[str, str] | None]
 # What a line of interest has in it; most lines have neither and are not parsed.
 WORDS = (b'"tool_use"', b'"tool_result"')
 
@@ -40,56 +41,28 @@ class Line(Struct):
     message: Message | None = None
 
 
-class Session:
-    """One file. `called` resolves a client's name of a tool."""
-
-    def __init__(self, called: Any) -> None:
-        self._called = called
-        self._open: dict[str, SeenCall] = {}
-        self.run_id = ""
-        self.calls: list[SeenCall] = []
-        self.unread = 0
+class Reader:
+    """The lines of one file. `called` resolves a client's name of a tool."""
 
     shape = Line
     words = WORDS
 
-    def take(self, line: Line, size: int) -> None:
+    def __init__(self, called: Called) -> None:
+        self._called = called
+        self.session = Session()
+
+    def take(self, line: Line) -> None:
         if line.type not in ("assistant", "user") or line.message is None:
             return
-        self.run_id = self.run_id or line.sessionId
+        self.session.run_id = self.session.run_id or line.sessionId
         content = line.message.content
         for block in content if isinstance(content, list) else ():
             if block.type == "tool_use" and line.type == "assistant":
-                self._begin(block, line)
+                given = bytes(block.input)
+                at_ms = moment(line.timestamp)
+                self.session.began(block.id, self._called(block.name), given, at_ms, line.cwd, len(given))
             elif block.type == "tool_result" and line.type == "user":
-                call = self._open.pop(block.tool_use_id, None)
-                if call is not None:
-                    call.ok = not block.is_error
-
-    def _begin(self, block: Block, line: Line) -> None:
-        named = self._called(block.name)
-        if named is None or block.id in self._open:
-            return
-        args = decoded(bytes(block.input))
-        if args is None:
-            self.unread += 1
-            return
-        at_ms = moment(line.timestamp)
-        whole, cut = within_bounds(args)
-        server_name, tool_name = named
-        size = len(bytes(block.input))
-        call = SeenCall(server_name, tool_name, whole, size, at_ms, line.cwd, use_id=block.id, cut=cut)
-        self._open[block.id] = call
-        self.calls.append(call)
-
-
-def decoded(raw: bytes) -> dict[str, Any] | None:
-    """Arguments as they were given; None: no object, or none that can be read."""
-    try:
-        value = convert(json.decode(raw or b"{}"), dict[str, Any])
-    except (ValueError, RecursionError):
-        return None
-    return value
+                self.session.ended(block.tool_use_id, not block.is_error)
 
 
 def moment(text: str) -> int:

@@ -15,11 +15,11 @@ from msgspec import Raw, Struct, field
 
 from subluminal.adapters.tools.codex import hook_input, hook_name
 from subluminal.adapters.tools.names import with_paths
-from subluminal.agents.transcripts.claude import decoded, moment
-from subluminal.agents.transcripts.seen import SeenCall, within_bounds
+from subluminal.agents.transcripts.claude import Called, moment
+from subluminal.agents.transcripts.found import CODEX
+from subluminal.agents.transcripts.seen import Session
 from subluminal.contracts.jsontext import to_json
 
-ORIGIN = "codex"
 WORDS = (b"_call", b'"session_meta"', b'"turn_context"', b'"item_completed"')
 _FAILED = frozenset({"failed", "declined"})
 # How the outputs of earlier versions begin where a call failed.
@@ -71,69 +71,53 @@ class Line(Struct):
     payload: Payload | None = None
 
 
-class Session:
-    """One file; the calls of a sub-agent belong to the run of the thread that started it."""
-
-    def __init__(self, called: Any) -> None:
-        self._called = called
-        self._open: dict[str, SeenCall] = {}
-        self._cwd = ""
-        self.run_id = ""
-        self.calls: list[SeenCall] = []
-        self.unread = 0
+class Reader:
+    """The lines of one file; the calls of a sub-agent belong to the run of the thread that started it."""
 
     shape = Line
     words = WORDS
 
-    def take(self, line: Line, size: int) -> None:
+    def __init__(self, called: Called) -> None:
+        self._called = called
+        self._cwd = ""
+        self.session = Session()
+
+    def take(self, line: Line) -> None:
         said = line.payload
         if said is None:
             return
         if line.type == "session_meta":
-            self.run_id = self.run_id or said.parent_thread_id or _parent(bytes(said.source)) or said.id
+            parent = said.parent_thread_id or _parent(bytes(said.source))
+            self.session.run_id = self.session.run_id or parent or said.id
             self._cwd = said.cwd or self._cwd
         elif line.type == "turn_context":
             self._cwd = said.cwd or self._cwd
         elif line.type == "response_item":
             self._item(said, line)
         elif line.type == "event_msg" and said.type == "item_completed" and said.item is not None:
-            self._completed(said.item)
+            item = said.item
+            if item.status is not None or item.exit_code is not None:
+                self.session.ended(item.id, item.status not in _FAILED and not item.exit_code, again=True)
 
     def _item(self, said: Payload, line: Line) -> None:
         if said.type == "function_call":
-            self._begin(said.name, said.namespace or "", said.arguments, said.call_id, line)
+            self._began(said.name, said.namespace or "", said.arguments, said.call_id, line)
         elif said.type == "custom_tool_call":
-            self._begin(said.name, "", to_json({"input": said.input}), said.call_id, line)
+            self._began(said.name, "", to_json({"input": said.input}), said.call_id, line)
         elif said.type == "local_shell_call" and said.action is not None:
             given: dict[str, Any] = {"command": said.action.command}
             if said.action.working_directory:
                 given["workdir"] = said.action.working_directory
-            self._begin("local_shell", "", to_json(given), said.call_id or said.id, line)
+            self._began("local_shell", "", to_json(given), said.call_id or said.id, line)
         elif said.type in ("function_call_output", "custom_tool_call_output"):
-            call = self._open.get(said.call_id)
-            if call is not None and call.ok is None:
-                call.ok = not _failed(bytes(said.output))
+            self.session.ended(said.call_id, not _failed(bytes(said.output)))
 
-    def _begin(self, name: str, namespace: str, arguments: str, call_id: str, line: Line) -> None:
-        named = self._called(hook_name(name, namespace))
-        if named is None or call_id in self._open:
-            return
+    def _began(self, name: str, namespace: str, arguments: str, call_id: str, line: Line) -> None:
+        """Under the names and arguments that its hooks would have, so that one policy means both."""
+        tool = self._called(hook_name(name, namespace))
         given, start = hook_input(name, namespace, arguments.encode("utf-8", "replace"), self._cwd)
-        args = decoded(with_paths(ORIGIN, named[1], given, start))
-        if args is None:
-            self.unread += 1
-            return
-        whole, cut = within_bounds(args)
-        server_name, tool_name = named
-        at_ms = moment(line.timestamp)
-        call = SeenCall(server_name, tool_name, whole, len(given), at_ms, start, use_id=call_id, cut=cut)
-        self._open[call_id] = call
-        self.calls.append(call)
-
-    def _completed(self, item: Item) -> None:
-        call = self._open.get(item.id)
-        if call is not None and (item.status is not None or item.exit_code is not None):
-            call.ok = item.status not in _FAILED and not item.exit_code
+        whole = with_paths(CODEX, tool[1], given, start) if tool is not None else given
+        self.session.began(call_id, tool, whole, moment(line.timestamp), start, len(given))
 
 
 def _parent(source: bytes) -> str:

@@ -18,14 +18,14 @@ from subluminal.adapters.tools.names import Tools
 from subluminal.agents.lines import BadLine, LineSplitter, mend_json
 from subluminal.agents.transcripts import claude, codex
 from subluminal.agents.transcripts.found import CLAUDE, CODEX, File
-from subluminal.agents.transcripts.seen import SeenRun, Unread
+from subluminal.agents.transcripts.seen import SeenRun, Session, Unread
 from subluminal.model.refused import PREFIX as REFUSED_PREFIX
 
 CHUNK = 1 << 20
 _SNIFFED = 1 << 16
 # A frame may ask for as much memory as it likes; Codex writes with the default window of 8 MiB at most.
 MAX_WINDOW = 64 << 20
-_SESSIONS: dict[str, Any] = {CLAUDE: claude.Session, CODEX: codex.Session}
+_READERS: dict[str, Any] = {CLAUDE: claude.Reader, CODEX: codex.Reader}
 
 Progress = Callable[[int], None]
 
@@ -36,24 +36,25 @@ def read_transcript(file: File, unread: Unread, progress: Progress | None = None
         chunks = _chunks(file.path)
         first = next(chunks, b"")
         client = file.client or _sniffed(first)
-        if client not in _SESSIONS:
+        if client not in _READERS:
             unread.files[file.path] = "no transcript of Claude Code or Codex" if first.strip() else "empty"
             return None
-        session = _SESSIONS[client](_called)
+        reader = _READERS[client](_called)
         splitter = LineSplitter()
-        decode = json.Decoder(session.shape).decode
-        seen = _take(session, splitter.feed(first), decode, unread)
+        decode = json.Decoder(reader.shape).decode
+        seen = _take(reader, splitter.feed(first), decode, unread)
         for chunk in chunks:
-            seen += _take(session, splitter.feed(chunk), decode, unread)
+            seen += _take(reader, splitter.feed(chunk), decode, unread)
             if progress is not None:
                 progress(len(chunk))
-        seen += _take(session, splitter.finish(), decode, unread)
+        seen += _take(reader, splitter.finish(), decode, unread)
     except OSError as error:
         unread.files[file.path] = (error.strerror or "cannot be read").lower()
         return None
     except _Unreadable as unreadable:
         unread.files[file.path] = str(unreadable)
         return None
+    session: Session = reader.session
     unread.calls += session.unread
     if not seen:
         unread.files[file.path] = "no line of it is a transcript's"
@@ -65,14 +66,14 @@ class _Unreadable(Exception):
     pass
 
 
-def _take(session: Any, lines: Iterator[bytes | BadLine], decode: Any, unread: Unread) -> int:
+def _take(reader: Any, lines: Iterator[bytes | BadLine], decode: Any, unread: Unread) -> int:
     """How many lines were a transcript's, whether or not they tell of a call."""
     seen = 0
     for line in lines:
         if isinstance(line, BadLine):
             unread.lines += 1
             continue
-        if not any(word in line for word in session.words):
+        if not any(word in line for word in reader.words):
             seen += line[:1] == b"{"
             continue
         try:
@@ -84,7 +85,7 @@ def _take(session: Any, lines: Iterator[bytes | BadLine], decode: Any, unread: U
                 unread.lines += 1
                 continue
         seen += 1
-        session.take(read, len(line))
+        reader.take(read)
     return seen
 
 

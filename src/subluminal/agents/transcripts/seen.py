@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct, convert, field, json
 
 # Longer texts are file contents and the like: nobody lists them, and their beginning says what they are.
 MAX_TEXT = 8_192
@@ -32,6 +32,36 @@ class SeenRun(Struct, eq=False):
     run_id: str
     origin: str
     calls: list[SeenCall] = field(default_factory=list)
+
+
+class Session:
+    """The calls of one file while it is read: those that are open are known by their id."""
+
+    def __init__(self) -> None:
+        self.run_id = ""
+        self.calls: list[SeenCall] = []
+        self.unread = 0  # calls whose arguments are no object, or none that can be read
+        self._open: dict[str, SeenCall] = {}
+
+    def began(self, use_id: str, tool: tuple[str, str] | None, raw: bytes, at_ms: int, cwd: str, size: int) -> None:
+        """`tool`: None for what is no call. An id that is open already is the same call, told again."""
+        if tool is None or use_id in self._open:
+            return
+        try:
+            args = convert(json.decode(raw or b"{}"), dict[str, Any])
+        except (ValueError, RecursionError):
+            self.unread += 1
+            return
+        server_name, tool_name = tool
+        whole, cut = within_bounds(args)
+        call = self._open[use_id] = SeenCall(server_name, tool_name, whole, size, at_ms, cwd, use_id=use_id, cut=cut)
+        self.calls.append(call)
+
+    def ended(self, use_id: str, ok: bool, *, again: bool = False) -> None:
+        """`again`: it knows better than what was told before."""
+        call = self._open.get(use_id)
+        if call is not None and (again or call.ok is None):
+            call.ok = ok
 
 
 class Unread(Struct, eq=False):
