@@ -20,6 +20,7 @@ from subluminal.control.suggest.wording import flow
 
 # Calls of a tool that are tried as an example; the shortest come first.
 _TRIED = 40
+SECRET = "a secret as"
 _DIGIT, _LETTER = re.compile("[0-9]"), re.compile("[A-Za-z]")
 
 
@@ -37,7 +38,10 @@ def cases_text(suggestion: Suggestion, runs: list[Run], policy_name: str) -> str
             lines += _let_through(example)
             for drafted in suggestion.draft.rules:
                 if drafted.about is not None and drafted.about[:2] == name and drafted.limit is not None:
-                    lines += _refused(example, drafted.rule["rule_id"], drafted.about[2], drafted.limit.unknown, judge)
+                    rule_id, key = drafted.rule["rule_id"], drafted.about[2]
+                    lines += _refused(example, rule_id, key, drafted.limit.unknown, judge)
+                    if drafted.limit.kind == "path":
+                        lines += _refused(example, "secrets-", key, [".ssh/id_rsa"], judge)
     unseen = Call("unseen-server", "unseen_tool", {}, 2, 0)
     lines += _case("what was never seen is refused", unseen, f"{{action: BLOCK, rule_id: {judge.alone(unseen)}}}")
     return "\n".join(lines) + "\n"
@@ -115,11 +119,12 @@ def _refused(example: Call, rule_id: str, key: str, unknown: list[str], judge: J
     args = {**example.args, key.removesuffix("[]"): value}
     made = structs.replace(example, args=args, size=len(json.encode(args)))
     by = judge.alone(made)
-    if by != rule_id:
+    if by is None or not (by == rule_id or (rule_id.endswith("-") and by.startswith(rule_id))):
         return []
-    return _case(
-        f"{example.tool_name} on {example.server_name} with another {key}", made, f"{{action: BLOCK, rule_id: {by}}}"
+    name = (
+        f"{example.tool_name} on {example.server_name} with {SECRET if by.startswith('secrets-') else 'another'} {key}"
     )
+    return _case(name, made, f"{{action: BLOCK, rule_id: {by}}}")
 
 
 def _case(name: str, call: Call, expect: str) -> list[str]:
