@@ -6,10 +6,11 @@ statement or an argument does that most work never asks for. Every entry is one 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
+import re2
 from msgspec import Struct
 
 from subluminal.control.suggest import SUPPORT
@@ -161,21 +162,31 @@ SWITCHES = (
 
 
 def unneeded(
-    entries: Iterable[Entry], texts: Iterable[dict[str, list[Any]]]
+    entries: tuple[Entry, ...], texts: Iterable[dict[str, list[Any]]]
 ) -> tuple[list[Entry], list[tuple[Entry, int]]]:
     """The entries that fewer than SUPPORT runs needed, and the others with their runs."""
-    kept: list[Entry] = []
-    needed: list[tuple[Entry, int]] = []
-    everything = list(texts)
-    for entry in entries:
-        runs: set[tuple[int, int]] = set()
-        search = re.compile(entry.regex).search
-        for group in everything:
-            for text, (_, used) in group.items():
-                if search(text):
-                    runs.update((0, run) for run in used)
-        if len(runs) >= SUPPORT:
-            needed.append((entry, len(runs)))
-        else:
-            kept.append(entry)
+    runs: list[set[int]] = [set() for _ in entries]
+    for group in texts:
+        for text, (_, used) in group.items():
+            for number in _matching(entries, text):
+                runs[number] |= used
+    kept = [entry for entry, used in zip(entries, runs, strict=True) if len(used) < SUPPORT]
+    needed = [(entry, len(used)) for entry, used in zip(entries, runs, strict=True) if len(used) >= SUPPORT]
     return kept, needed
+
+
+# The same texts are looked at for every part of the runs that is learned from.
+@lru_cache(100_000)
+def _matching(entries: tuple[Entry, ...], text: str) -> tuple[int, ...]:
+    """One search for nearly all texts: most meet no entry."""
+    whole, each = _compiled(entries)
+    encoded = text.encode("utf-8", "replace")
+    if whole.search(encoded) is None:
+        return ()
+    return tuple(number for number, search in enumerate(each) if search(encoded) is not None)
+
+
+@lru_cache(16)
+def _compiled(entries: tuple[Entry, ...]) -> tuple[Any, list[Any]]:
+    whole = re2.compile("|".join(f"(?:{entry.regex})" for entry in entries).encode())
+    return whole, [re2.compile(entry.regex.encode()).search for entry in entries]

@@ -109,7 +109,7 @@ class ToolRules:
         found = self._once(key, level, lambda: texts.fit(values, level, pool))
         if found is not None and found.kind == "sql":
             self.statements.append(key)
-        elif found is not None and found.kind == "text":
+        elif found is not None and found.kind == "text" and texts.is_prose(found):
             self.prose.append(key)
         return found
 

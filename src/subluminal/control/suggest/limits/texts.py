@@ -137,6 +137,12 @@ def _shape(texts: dict[str, list[Any]], level: int) -> Limit:
     return limit
 
 
+def is_prose(limit: Limit) -> bool:
+    """Whether a shape has room for sentences."""
+    narrow = {regex for _, regex in SHAPES[:4]}
+    return not any(what[0].strip("^$") in narrow for name, what in limit.predicates if name == "key_regex")
+
+
 def _shape_of(texts: dict[str, list[Any]], *, empty: bool = False) -> tuple[str, str | None]:
     """The narrowest that fewer than SUPPORT runs break."""
     for words, regex, test in _TESTS:
