@@ -14,6 +14,7 @@ COMMANDS: Table = {
     "test": ("subluminal.cli.policy.test", "test_command", "Run the tests of policies."),
     "diff": ("subluminal.cli.policy.diff", "diff_command", "Compare two policies: looser or tighter?"),
     "check": ("subluminal.cli.policy.check", "check_command", "Judge recorded calls again under a policy."),
+    "suggest": ("subluminal.cli.policy.suggest", "suggest_command", "Suggest a policy from what agents did."),
     "compile": ("subluminal.cli.policy.lint", "compile_command", "Print the compiled snapshot and its policy_hash."),
     "schema": ("subluminal.cli.policy.schema", "schema_command", "Print the JSON Schema, for editors."),
     "fmt": ("subluminal.cli.policy.edit", "fmt_command", "Format policies; comments stay."),
