@@ -5,6 +5,7 @@
     hand over          to the sink: from here on the decisions survive every process
     answer             only now does anybody hear of them
     settle, hand over  the ends of calls
+    look               at what a server says of itself, which its client has by now
 
 With `audit_before` the decisions are handed over before anything is forwarded: a write-ahead record.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from time import monotonic_ns
 
-from subluminal.mcp.calls import Answer, Ended, Forward
+from subluminal.mcp.calls import Answer, Ended, Forward, Said
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class Turn:
         judged: list[Any] = []  # Forward with an entry, or Refused
         answers: list[Any] = []
         ended: list[Any] = []
+        said: list[Any] = []
         for output in outputs:
             kind = type(output)
             if kind is Forward:
@@ -75,6 +77,8 @@ class Turn:
                 answers.append(output.data)
             elif kind is Ended:
                 ended.append(output)
+            elif kind is Said:
+                said.append(output)
             else:
                 judged.append(output)
         producer = self._producer
@@ -111,6 +115,10 @@ class Turn:
                     error=output.error,
                     overhead_us=(entry.overhead_ns + now_ns - read_ns) // 1000,
                 )
+            producer.hand_over()
+        if said:
+            for output in said:
+                output.tools.heard(output.method, output.result)
             producer.hand_over()
 
     def _announce(self, judged: list[Any], wall_ms: int) -> None:

@@ -22,6 +22,7 @@ import os
 import sqlite3
 
 from subluminal.contracts.errors import LedgerError
+from subluminal.ledger.store import tool_versions
 
 V1 = """
 CREATE TABLE runs (
@@ -241,7 +242,9 @@ ALTER TABLE runs ADD COLUMN usage_json TEXT;
 ALTER TABLE tool_calls ADD COLUMN observed INTEGER;
 """
 
-MIGRATIONS: tuple[str, ...] = (V1, V2, V3, V4, V5)
+V6 = ""
+
+MIGRATIONS: tuple[str, ...] = (V1, V2, V3, V4, V5, V6, tool_versions.SCHEMA)
 SCHEMA_VERSION = len(MIGRATIONS)
 
 # A reader that met a writer's checkpoint, or another writer, waits this long before it gives up.
