@@ -229,7 +229,7 @@ class ItemSeen(Struct):
     fingerprint: str
     state: Literal["new", "seen", "pinned", "changed", "quarantined"]
     classes: list[str]
-    fields: dict[str, str] | UnsetType = UNSET
+    fields: dict[str, Any] | UnsetType = UNSET
     was: str | UnsetType = UNSET
     changed: list[str] | UnsetType = UNSET  # the members that differ
     why: str | UnsetType = UNSET  # against what it has changed

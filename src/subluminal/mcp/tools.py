@@ -120,7 +120,7 @@ class ToolNotes:
         tools = result.get("tools") if isinstance(result, dict) else None
         for tool in tools if isinstance(tools, list) else ():
             if isinstance(tool, dict) and isinstance(tool.get("name"), str):
-                name, classes = tool["name"], _classes(tool.get("annotations"))
+                name, classes = tool["name"], annotated_classes(tool.get("annotations"))
                 if self._note(name, classes):
                     taught[name] = self.risk_classes[name]
         if taught and self._kept is not None:
@@ -145,7 +145,7 @@ class ToolNotes:
         return True
 
 
-def _classes(notes: Any) -> frozenset[str]:
+def annotated_classes(notes: Any) -> frozenset[str]:
     risks = set()
     if isinstance(notes, dict):
         if notes.get("readOnlyHint") is False or notes.get("destructiveHint") is True:

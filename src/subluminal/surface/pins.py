@@ -12,7 +12,7 @@ import re
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from subluminal.contracts.errors import SubluminalError
+from subluminal.contracts.errors import ToolsError
 from subluminal.surface.differences import Version
 from subluminal.surface.items import KINDS, item_key, read_item
 from subluminal.surface.texts import SHOWS_NOTHING
@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 FORMAT = "subluminal-tools-lock"
 FORMAT_VERSION = 1
 MAX_LOCK_BYTES = 16 * 1024 * 1024
-
-
-class LockFault(SubluminalError):
-    """A lock that cannot be read: a clause that begins behind its path."""
 
 
 class Pin(Version, eq=False):
@@ -57,12 +53,13 @@ _decode = msgspec.json.Decoder(_File).decode
 
 
 def parse(text: bytes) -> Lock:
+    """ToolsError: a clause that goes on behind the path of the file."""
     try:
         file = _decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as fault:
-        raise LockFault(f"is no lock of tools: {fault}") from None
+        raise ToolsError(f"is no lock of tools: {fault}") from None
     if file.format != FORMAT or file.format_version != FORMAT_VERSION:
-        raise LockFault(f"is of another format ({file.format!r} {file.format_version}); this Subluminal reads 1")
+        raise ToolsError(f"is of another format ({file.format!r} {file.format_version}); this Subluminal reads 1")
     return {server: {pin.key: pin.pin for pin in map(_Read, pinned)} for server, pinned in file.servers.items()}
 
 
@@ -73,14 +70,14 @@ class _Read:
 
     def __init__(self, entry: _Pinned) -> None:
         if entry.kind not in KINDS:
-            raise LockFault(f"pins a {entry.kind!r}, which is none of {', '.join(KINDS)}")
+            raise ToolsError(f"pins a {entry.kind!r}, which is none of {', '.join(KINDS)}")
         self.key = item_key(entry.kind, entry.name)
         definition = b"" if entry.definition is UNSET else bytes(entry.definition)
         fields = entry.fields
         if fields is UNSET:
             item = read_item(entry.kind, entry.name, definition)
             if item.fingerprint != entry.fingerprint:
-                raise LockFault(f"pins {self.key} with a fingerprint that is not that of its definition")
+                raise ToolsError(f"pins {self.key} with a fingerprint that is not that of its definition")
             fields, definition = item.fields, item.definition or b""
         self.pin = Pin(entry.fingerprint, fields, definition.decode(), entry.kind, entry.name)
 

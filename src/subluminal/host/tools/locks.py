@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 
+from subluminal.contracts.errors import ToolsError
 from subluminal.host.files import read_private, replace_file
 from subluminal.host.home import REPOSITORY_TOOLS_LOCK, ensure_private_dir, repository_files, sub_home, tools_lock_file
-from subluminal.surface.pins import MAX_LOCK_BYTES, Lock, LockFault, Pin, parse, render
+from subluminal.surface.pins import MAX_LOCK_BYTES, Lock, Pin, parse, render
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Locks:
     def _read(self, path: str, mine: bool = False) -> Lock:
         try:
             lock = self._good[path] = read_lock(path, mine)
-        except LockFault as fault:
+        except ToolsError as fault:
             self.broken = self.broken or f"{path} {fault}"
             return self._good.get(path, {})
         return lock
@@ -74,9 +75,9 @@ def read_lock(path: str, mine: bool = False) -> Lock:
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise LockFault(f"cannot be read: {error.strerror}") from None
+        raise ToolsError(f"cannot be read: {error.strerror}") from None
     if len(data) > MAX_LOCK_BYTES:
-        raise LockFault(f"is larger than {MAX_LOCK_BYTES} bytes")
+        raise ToolsError(f"is larger than {MAX_LOCK_BYTES} bytes")
     return parse(data)
 
 

@@ -6,10 +6,6 @@ from __future__ import annotations
 
 import sqlite3
 
-from msgspec import UNSET
-
-from subluminal.contracts.moments import normal_ts
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -49,6 +45,10 @@ class ToolVersionTable:
         self._rows: list[tuple[Any, ...]] = []
 
     def add(self, event: ToolsSeen, n: int) -> None:
+        from msgspec import UNSET  # readers need none of it
+
+        from subluminal.contracts.moments import normal_ts
+
         tools = event.tools
         for position, item in enumerate(tools.items):
             self._rows.append(
