@@ -233,6 +233,7 @@ class ItemSeen(Struct):
     was: str | UnsetType = UNSET
     changed: list[str] | UnsetType = UNSET  # the members that differ
     why: str | UnsetType = UNSET  # against what it has changed
+    pinned: bool | UnsetType = UNSET  # it differs from a pin
     findings: list[str] | UnsetType = UNSET  # what makes it `hidden_text` or `injection_like`, and where
     definition: str | UnsetType = UNSET
     was_definition: str | UnsetType = UNSET  # of what it differs from, where it is pinned

@@ -23,6 +23,7 @@ from subluminal.host.tools.run_names import RunNames
 from subluminal.surface.differences import Version, changed_fields, describe
 from subluminal.surface.items import INSTRUCTIONS, TOOL, Item, names_of, read_result
 from subluminal.surface.known import KnownServer, see
+from subluminal.surface.pins import Pin
 from subluminal.surface.standing import Standing, standing
 from subluminal.surface.texts import classes, findings, visible
 
@@ -270,6 +271,8 @@ class Surface:
             entry["changed"] = changed_fields(item.kind, stands.was.fields, item.fields)
         if stands.why:
             entry["why"] = stands.why
+        if isinstance(stands.was, Pin):
+            entry["pinned"] = True
         if found:
             entry["findings"] = [f"{each.where}: {each.what}" if each.where else each.what for each in found[:8]]
         definition = self._masked(item)

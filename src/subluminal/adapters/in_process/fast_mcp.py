@@ -57,9 +57,9 @@ class SubluminalMiddleware(Middleware):
 
     async def on_list_tools(self, context: MiddlewareContext[Any], call_next: Any) -> Any:
         tools = await call_next(context)
-        self.calls.name_server(_server_name(context))
         hides = self.calls.listed({"tools": [_listed(tool) for tool in tools]})
-        return [tool for tool in tools if not hides(tool.name)]
+        left = [tool for tool in tools if not hides(tool.name)]
+        return tools if len(left) == len(tools) else left
 
     def close(self) -> None:
         self.calls.close()
