@@ -12,7 +12,6 @@ from subluminal.cli.filters import conditions, filter_options
 from subluminal.cli.options import Command, Option, Values
 from subluminal.cli.render.moments import between_ms
 from subluminal.cli.render.output import note
-from subluminal.cli.render.settings import changes_told
 from subluminal.cli.tail.doors import Doors
 from subluminal.cli.tail.feed import Feed, Gone, Presence, give_way, pause_s
 from subluminal.cli.tail.view import JsonView, RawView, TerminalView, TextView, View
@@ -197,8 +196,6 @@ class Tail:
         if not self._wanted.run(self._feed.ledger.connection, event["run_id"]):
             return
         kind = event["type"]
-        if kind == "tools_seen" and not changes_told(event["tools"]):
-            return
         if kind in ("run_end", "breaker_trip", "policy_loaded", "settings_change", "tools_seen"):
             self._view.happened(event, self._feed.ledger)
         elif "call" in event:

@@ -120,7 +120,8 @@ class TextView(View):
             text = f"{at}  policy not loaded from {load.get('origin')}: {load.get('error')}"
             return text, "red"
         if kind == "tools_seen":
-            return f"{at}  {changes_told(event['tools'])}", "red"
+            told = changes_told(event["tools"])
+            return (f"{at}  {told}", "red") if told else ("", None)
         if kind == "settings_change":
             return f"{at}  {settings_told(event['settings'])}", "red"
         return self._run_ended(event["run_id"], ledger), "blue"
