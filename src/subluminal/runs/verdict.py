@@ -45,7 +45,8 @@ def judge(facts: RunFacts, problems: list[str], terminated: bool, strictness: St
         reasons.append(f"{count(counted, 'call')} refused{grade}{limit}")
     if facts.drifts:
         named = ", ".join(list(facts.drifts)[:SHOWN_DRIFTS])
-        reasons.append(f"{count(len(facts.drifts), 'tool')} differ from their pins: {named}")
+        verb = "differs from its pin" if len(facts.drifts) == 1 else "differ from their pins"
+        reasons.append(f"{count(len(facts.drifts), 'tool')} {verb}: {named}")
     if terminated and not counted:
         reasons.append("the run was terminated")
     reasons += problems
