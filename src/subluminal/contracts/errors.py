@@ -10,6 +10,7 @@ SubluminalError                 2
 ├── SecretError                 2   a secret is missing or a store cannot be used
 ├── LoginError                  2   a login at a remote server is missing, refused or no longer good
 │   └── LoginUnreachable        2   nobody could be asked; what is stored stays as it is
+├── ToolsError                  2   a lock of tools cannot be read, or nothing may be approved from here
 ├── ClientConfigError           2   an agent client's configuration cannot be changed safely
 └── AgentError                  2   an agent back end cannot be run
 """
@@ -67,6 +68,10 @@ class LoginError(SubluminalError):
 
 class LoginUnreachable(LoginError):
     hint = "Nothing was changed. Try again when the network or the server is back."
+
+
+class ToolsError(SubluminalError):
+    pass
 
 
 class ClientConfigError(SubluminalError):

@@ -217,6 +217,36 @@ class MessageStated(Struct):
     api: str | UnsetType = UNSET
 
 
+class ItemSeen(Struct):
+    """One thing that a server says, which is new here or differs from what was seen before.
+
+    `fields`: the first 16 digits of the SHA-256 of each of its members, in canonical form. `was`: the fingerprint seen
+    before. `definition`: canonical JSON, masked, where it is not more than 16 KiB.
+    """
+
+    kind: Literal["tool", "prompt", "resource_template", "instructions", "server"]
+    name: str
+    fingerprint: str
+    state: Literal["new", "seen", "pinned", "changed", "quarantined"]
+    classes: list[str]
+    fields: dict[str, Any] | UnsetType = UNSET
+    was: str | UnsetType = UNSET
+    changed: list[str] | UnsetType = UNSET  # the members that differ
+    why: str | UnsetType = UNSET  # against what it has changed
+    pinned: bool | UnsetType = UNSET  # it differs from a pin
+    findings: list[str] | UnsetType = UNSET  # what makes it `hidden_text` or `injection_like`, and where
+    definition: str | UnsetType = UNSET
+    was_definition: str | UnsetType = UNSET  # of what it differs from, where it is pinned
+
+
+class ToolsListed(Struct):
+    """`launch` tells servers of one name apart that are started or reached in different ways."""
+
+    server_name: str
+    launch: str
+    items: list[ItemSeen]
+
+
 class Envelope(Struct, kw_only=True, tag_field="type"):
     v: str
     ts: Timestamp
@@ -299,6 +329,12 @@ class ModelMessage(Envelope, tag="model_message", kw_only=True):
     model: MessageStated
 
 
+class ToolsSeen(Envelope, tag="tools_seen", kw_only=True):
+    """Additive: what a server says of itself and its tools that was not known, or has changed."""
+
+    tools: ToolsListed
+
+
 Event = (
     RunStart
     | ToolCallStart
@@ -313,6 +349,7 @@ Event = (
     | AgentEventRecorded
     | SettingsChange
     | ModelMessage
+    | ToolsSeen
 )
 
 _encoder = msgspec.json.Encoder()

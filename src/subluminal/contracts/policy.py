@@ -50,6 +50,10 @@ class Defaults(Part, kw_only=True):
     # Additive: legs of one multi-round-trip call. A snapshot states it only where it is not MAX_LEGS, so that policies
     # which leave it out keep their hash.
     max_legs: Positive | UnsetType = UNSET
+    # Additive: what becomes of tools whose definition has changed, and whether tools that are denied whatever their
+    # arguments are left out of lists.
+    changed_tools: Literal["allow", "warn", "quarantine"] | UnsetType = UNSET
+    hide_denied_tools: bool | UnsetType = UNSET
 
 
 class WorkloadSelector(Part, kw_only=True):

@@ -13,9 +13,9 @@ TRUNCATED = "[TRUNCATED]"
 REQUIRED_EVENT_TYPES = ("run_start", "tool_call_start", "tool_call_decision", "tool_call_end", "run_end")
 OPTIONAL_EVENT_TYPES = ("hint_issued", "policy_loaded", "secret_injection", "shim_health", "breaker_trip")
 EVENT_TYPES = REQUIRED_EVENT_TYPES + OPTIONAL_EVENT_TYPES
-# Ours: what the agent itself reported, that a client's settings changed while it ran, and what a model's provider
-# states of a message.
-ADDITIVE_EVENT_TYPES = ("agent_event", "settings_change", "model_message")
+# Ours: what the agent itself reported, that a client's settings changed while it ran, what a model's provider states of
+# a message, and what a server says of its tools that was not known.
+ADDITIVE_EVENT_TYPES = ("agent_event", "settings_change", "model_message", "tools_seen")
 CLIENTS = ("claude", "codex", "headless", "custom", "unknown")
 ENVS = ("dev", "ci", "prod", "unknown")
 MODES = ("observe", "guardrails", "control")
@@ -41,6 +41,15 @@ SCOPES = ("run", "server", "tool", "server_tool", "agent", "principal", "machine
 SEVERITIES = ("info", "warn", "critical")
 RISK_CLASSES = ("read_like", "write_like", "network_like")  # examples of the pack; any other word is allowed
 ANNOTATED_CLASSES = frozenset(("write_like", "network_like"))  # those that a server's annotations can give
+# Those that come from what a server says, held against what is known of it (`surface.standing`, `surface.texts`).
+NEW, CHANGED, UNPINNED, SHADOWED = "new", "changed", "unpinned", "shadowed"
+HIDDEN_TEXT, INJECTION_LIKE = "hidden_text", "injection_like"
+# Of a tool that only the repository's lock has approved: the user's own rules mean these too.
+CHANGED_FOR_USER, UNPINNED_BY_USER = "changed_for_user", "unpinned_by_user"
+SURFACE_CLASSES = frozenset(
+    (NEW, CHANGED, UNPINNED, SHADOWED, HIDDEN_TEXT, INJECTION_LIKE, CHANGED_FOR_USER, UNPINNED_BY_USER)
+)
+LISTED_CLASSES = ANNOTATED_CLASSES | SURFACE_CLASSES  # what nobody knows of a tool that was not listed
 MAX_LEGS = 32  # of one multi-round-trip call, where `defaults.max_legs` says nothing else
 
 # Contract C: decisions and error shapes.
@@ -78,8 +87,10 @@ UNJUDGED_ARGS = "UNJUDGED_ARGS"
 MESSAGE_TOO_LARGE = "MESSAGE_TOO_LARGE"
 TOOL_NOT_LISTED = "TOOL_NOT_LISTED"
 LEGS_EXCEEDED = "LEGS_EXCEEDED"
+TOOL_QUARANTINED = "TOOL_QUARANTINED"
 REASON_CODES = (
     DEFAULT_ALLOW, ALLOWLIST_MATCH, DENYLIST_MATCH, BUDGET_EXCEEDED, RATE_LIMITED, BREAKER_ERRORS, BREAKER_REPEAT,
     BREAKER_LATENCY, DUPLICATE_CALL, RUN_TERMINATED, AMBIGUOUS_MESSAGE, POLICY_INVALID, EVALUATION_ERROR,
     UNINSPECTED_ARGS, UNJUDGED_ARGS, MESSAGE_TOO_LARGE, TOOL_NOT_LISTED, LEGS_EXCEEDED,
+    TOOL_QUARANTINED,
 )  # fmt: skip

@@ -61,19 +61,45 @@ def _directory_of(pid: int) -> str | None:
     return directory if os.path.isdir(directory) else None
 
 
+def run_of_this_process() -> str | None:
+    """The run that this process belongs to, by its environment or by a process above it; None: it is nobody's.
+
+    A client that was started without `sub run` has a run as well, once a server of its was: that of whoever types at a
+    terminal of such a client (an editor) is not meant.
+    """
+    found = run_environment([os.getpid(), *upwards(os.getppid())]).get("SUB_RUN_ID")
+    if found or os.isatty(0):
+        return found
+    from subluminal.host.files import read_private
+    from subluminal.host.identity import host_id
+
+    host = host_id()
+    for pid in upwards(os.getppid()):
+        _, _, started = process_facts(pid)
+        try:
+            return read_private(home.derived_run_file(_process_digest(host, pid, started)[:32]), 64).decode("ascii")
+        except (OSError, UnicodeDecodeError):
+            continue
+    return None
+
+
+def _process_digest(host_id: str, pid: int, started: str) -> str:
+    from subluminal.contracts.digest import sha256_hex
+
+    return sha256_hex(f"{host_id}\x00{_boot_id()}\x00{pid}\x00{started}".encode())
+
+
 def derived_run_id(host_id: str, client: int | None = None) -> str:
     """One run per client process: shells and launchers between it and us do not count.
 
     `client`: not the one that started us, but this process.
     """
-    from subluminal.contracts.digest import sha256_hex
-
     pid = os.getppid() if client is None else client
     command, parent, started = process_facts(pid)
     while parent > 1 and command in SHELLS:
         pid = parent
         command, parent, started = process_facts(pid)
-    digest = sha256_hex(f"{host_id}\x00{_boot_id()}\x00{pid}\x00{started}".encode())
+    digest = _process_digest(host_id, pid, started)
     return _agreed(digest, _started_ms(started))
 
 

@@ -13,8 +13,8 @@ spool/          one journal per shim, `<shim_id>.jsonl`, ingested by ledgerd exa
 spool/rejected/ lines of journals that are no events
 state/          state of scopes that outlive a run: `wide.2.state`
 run/            run state shared between the shims of a run, `<hash>.2.state`; what its servers said of their tools,
-                `<hash>.tools`; where the run began, `<hash>.root`; who runs an agent, `<pid>.json`; where the judge of
-                a client's hooks listens, `judge-<pid>-<start>.sock`
+                `<hash>.tools`, and who lists which name, `<hash>.names`; where the run began, `<hash>.root`; who runs
+                an agent, `<pid>.json`; where the judge of a client's hooks listens, `judge-<pid>-<start>.sock`
 bin/            the hook command of clients
 closed/         where a policy that fails closed is in force, for the hook command when it can ask nobody
 snapshots/      compiled policies, `<hash of the source>.json`
@@ -22,9 +22,11 @@ backups/        clients' files as they were before an import
 secrets/        the file key store
 logins/         logins at remote servers: `<ref>` (tokens, where the file store keeps them), `<ref>.json` (what may be
                 told of it), `<ref>.lock` (one refresh at a time)
+tools/          what servers say of their tools: `<hash>.json`, one for each server as it is configured
+tools.lock      what of it the user has approved
 headless/       journals of `sub run --headless` while it is on
 
-A repository may have `.subluminal/` with a `policy.yaml` and a `config.toml` of its own.
+A repository may have `.subluminal/` with a `policy.yaml`, a `config.toml` and a `tools.lock` of its own.
 
 Nothing is written through a symbolic link below the home, and a home of another user is refused: whoever owns it
 decides our policy and where secrets go. The home itself, `config.toml`, `policy.yaml` and `ledger.db` may be links that
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
 DIRECTORY = ".subluminal"
 REPOSITORY_POLICY = os.path.join(DIRECTORY, "policy.yaml")
 REPOSITORY_CONFIG = os.path.join(DIRECTORY, "config.toml")
+REPOSITORY_TOOLS_LOCK = os.path.join(DIRECTORY, "tools.lock")
 LOGIN_NOTE = ".json"
 
 
@@ -143,6 +146,8 @@ login_dir = _entry(_DIRECTORIES, "logins")
 headless_dir = _entry(_DIRECTORIES, "headless")
 bin_dir = _entry(_DIRECTORIES, "bin")
 closed_dir = _entry(_DIRECTORIES, "closed")
+known_tools_dir = _entry(_DIRECTORIES, "tools")
+tools_lock_file = _entry(_FILES, "tools.lock")
 
 
 def heads_path(ledger_db: str) -> str:
@@ -164,6 +169,18 @@ def wide_state_file(home: str | None = None) -> str:
 
 def tool_notes_file(name: str) -> str:
     return os.path.join(run_dir(), f"{name}.tools")
+
+
+def known_tools_file(name: str) -> str:
+    return os.path.join(known_tools_dir(), f"{name}.json")
+
+
+def known_tools_lock() -> str:
+    return os.path.join(known_tools_dir(), ".lock")
+
+
+def run_names_file(name: str) -> str:
+    return os.path.join(run_dir(), f"{name}.names")
 
 
 def run_root_file(name: str) -> str:
@@ -197,3 +214,31 @@ def judges_lock() -> str:
 
 def snapshot_file(source_hash: str) -> str:
     return os.path.join(snapshot_dir(), source_hash + ".json")
+
+
+def repository_files(directory: str, relative: str) -> list[str]:
+    """Where this file stands between a directory and the root of its repository, outermost first; outside of a
+    repository, the directory's own: nothing says how far up the project goes."""
+    found = []
+    start = directory = os.path.abspath(directory)
+    while True:
+        path = os.path.join(directory, relative)
+        if is_present(path):
+            found.append(path)
+        if is_present(os.path.join(directory, ".git")):
+            return found[::-1]
+        parent = os.path.dirname(directory)
+        if parent == directory:
+            return [path for path in found if path == os.path.join(start, relative)]
+        directory = parent
+
+
+def is_present(path: str) -> bool:
+    """There, or not known to be absent: a directory we may not search must not read as "nothing there"."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True

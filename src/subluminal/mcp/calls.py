@@ -9,6 +9,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from subluminal.contracts.toolcall import ToolCall
+from subluminal.contracts.vocabulary import TOOL_QUARANTINED
 from subluminal.mcp.faults import fault, tool_error, upstream_error
 from subluminal.mcp.legs import Legs, Open, task_of
 from subluminal.mcp.message.reading import call_context, read_value
@@ -48,6 +49,14 @@ class Refused(Struct, eq=False, gc=False):
     bytes_out: int
 
 
+class Said(Struct, eq=False, gc=False):
+    """What a server says of itself: a result of one of `tools.SAYINGS`, to be looked at when it has been passed on."""
+
+    tools: ToolNotes
+    method: str
+    result: bytes
+
+
 class Ended(Struct, eq=False, gc=False):
     """A call whose outcome is known. `result` None: too large to hold; `stream_hash` stands instead (§1.10)."""
 
@@ -77,7 +86,7 @@ class Calls:
         self.refusal_style = refusal_style
         self.follows_tasks = follows_tasks
         self.timeout_ms = timeout_ms
-        self.outputs: list[Forward | Answer | Refused | Ended] = []
+        self.outputs: list[Forward | Answer | Refused | Ended | Said] = []
         self.tools = tools
         self.legs = Legs(self.end)
 
@@ -128,6 +137,12 @@ class Calls:
 
     def refusal(self, record: CallRecord, era_2026: bool = False) -> Refusal:
         """What the caller of a refused call is told, once that is on record."""
+        if record.decision.reason_code == TOOL_QUARANTINED and self.tools.surface is not None:
+            why = self.tools.surface.why_refused(record.call.tool_name)
+            if why is not None:
+                record.decision.summary = why
+                if record.decision.hint is not None:
+                    record.decision.hint.hint_text = why
         return Refusal(*self.gate.refusal(record), self.refusal_style == "result", era_2026)
 
     def answered(self, entry: Open, reply: Reply, size: int, now_ns: int) -> None:

@@ -7,7 +7,7 @@ Messages pass byte for byte; framing is the door's business.
 from __future__ import annotations
 
 from subluminal.contracts.vocabulary import ALLOW
-from subluminal.mcp.calls import UNANSWERABLE, Answer, Calls, Forward, Refused
+from subluminal.mcp.calls import UNANSWERABLE, Answer, Calls, Forward, Refused, Said
 from subluminal.mcp.faults import fault
 from subluminal.mcp.given_up import GivenUp
 from subluminal.mcp.legs import Batch, Open
@@ -22,10 +22,10 @@ from subluminal.mcp.message.reading import (
     Reply,
     id_key,
     no_tool,
-    read_value,
 )
 from subluminal.mcp.message.wire import read_reply, read_reply_batch
 from subluminal.mcp.refusal import server_gone
+from subluminal.mcp.tools import SAYINGS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -188,7 +188,8 @@ class Exchange:
         if message[:1] == b"[":
             self._server_batch(message, now_ns)
             return
-        outputs.append(Answer(message))
+        answer = Answer(message)
+        outputs.append(answer)
         reply = read_reply(message) if self._pending or self._given_up.due else None
         if reply is None:
             self.calls.legs.note_task_status(message)
@@ -202,11 +203,58 @@ class Exchange:
             outputs.append(Answer(batch.answer()))
         if entry.record is not None:
             self.calls.answered(entry, reply, len(message), now_ns)
+        elif entry.method == TOOLS_LIST and reply.result is not None and self.calls.tools.edits:
+            answer.data = self._edited(reply, message)
         else:
             self._answered(entry, reply, len(message), now_ns)
 
+    def _edited(self, reply: Reply, message: bytes) -> bytes:
+        """A list from which tools may have to be left out: it is judged before it is passed on."""
+        from subluminal.mcp.lists import Misread, edited, withheld
+
+        tools = self.calls.tools
+        try:
+            tools.heard(TOOLS_LIST, reply.result or b"")
+            return edited(message, tools.hides)
+        except Misread as fault:
+            why = fault.why
+        except Exception as fault:  # a fault of ours must not open a door
+            why = f"it could not be looked at ({type(fault).__name__})"
+        return withheld(reply.id_raw, self.calls.server_name, why)
+
+    @property
+    def may_edit(self) -> bool:
+        """A list is awaited from which tools may have to be left out: a large message must wait until it is known."""
+        return self.calls.tools.edits and any(entry.method == TOOLS_LIST for entry in self._pending.values())
+
+    def holds_list(self, size: int) -> bool:
+        """Whether a message of this size, too large to be held otherwise, may be a list to be edited."""
+        if not self.may_edit:
+            return False
+        from subluminal.mcp.lists import MAX_EDITED_BYTES
+
+        return size <= MAX_EDITED_BYTES
+
+    def withheld(self, scan: MessageScan, fault: str | None = None) -> list[Answer]:
+        """What is answered in place of a message that was too large to be edited; nothing: it may pass. `fault`: why it
+        could not be kept. Before `server_scanned`."""
+        from subluminal.mcp.lists import TOO_LARGE, withheld
+
+        refused = []
+        for values in scan.found.messages or [scan.values]:
+            entry = self.waiting(values["id"]) if "id" in values and "method" not in values else None
+            if entry is None:
+                continue
+            if entry.method == TOOLS_LIST:
+                refused.append(Answer(withheld(entry.id_raw, self.calls.server_name, TOO_LARGE)))
+            elif fault is not None:
+                refused.append(Answer(server_gone(entry.id_raw, f"the server's answer is {fault}.")))
+        return refused
+
     def _server_batch(self, message: bytes, now_ns: int) -> None:
         replies = read_reply_batch(message)
+        if self.may_edit:
+            message = self._edited_batch(message)
         merged: list[bytes] = []
         for reply in replies:
             entry = self.take(reply.id_raw) if reply is not None else None
@@ -221,12 +269,29 @@ class Exchange:
             message = body + b"," + b",".join(merged) + b"]"
         self.calls.outputs.append(Answer(message))
 
+    def _edited_batch(self, message: bytes) -> bytes:
+        """Lists within it are looked at before any of it is passed on."""
+        from subluminal.mcp.lists import Misread, edited_batch
+
+        def lists(element: bytes) -> bool:
+            reply = read_reply(element)
+            entry = None if reply is None else self._pending.get(_key(reply.id_raw))
+            if entry is None or reply is None or reply.result is None or entry.method != TOOLS_LIST:
+                return False
+            self.calls.tools.heard(TOOLS_LIST, reply.result)
+            return True
+
+        try:
+            return edited_batch(message, self.calls.tools.hides, lists)
+        except Misread:
+            return b"[]"  # nobody can say what stands in it
+
     def _answered(self, entry: Open, reply: Reply, size: int, now_ns: int) -> None:
         if entry.record is not None:
             self.calls.answered(entry, reply, size, now_ns)
         elif reply.result is not None:
-            if entry.method == TOOLS_LIST:
-                self.calls.tools.learn(read_value(reply.result))
+            if entry.method in SAYINGS:
+                self.calls.outputs.append(Said(self.calls.tools, entry.method, reply.result))
             elif entry.task_id:
                 self.calls.legs.task_answer(entry, reply.result, size)
 
@@ -243,7 +308,7 @@ class Exchange:
             if entry.record is not None:
                 self.calls.answered_unread(entry, failed, size // len(messages), stream_hash)
             elif entry.method == TOOLS_LIST:
-                self.calls.tools.learn({"tools": [read_value(tool) for tool in scan.found.tools]})
+                self.calls.tools.scanned(scan.found.tools, scan.found.gathered)
 
     def take(self, id_raw: bytes) -> Open | None:
         """The open request with this id. It is in flight no more."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from subluminal.contracts.digest import blake2b
 from subluminal.contracts.jsontext import to_json
-from subluminal.model.members import members, text_of
+from subluminal.contracts.members import members, text_of
 from subluminal.model.words import ModelFault
 
 PREFIX = "subluminal_refused__"

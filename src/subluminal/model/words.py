@@ -16,13 +16,10 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from subluminal.contracts.members import Misread
 
-class ModelFault(Exception):
-    """Two readers could take it differently, or it is more than is held. `why` is a clause, without what was sent."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
+# What cannot be read in one way only is told by the one class, whoever read it.
+ModelFault = Misread
 
 
 class Emitted(Struct, eq=False):

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import os
 
-from subluminal.host.home import REPOSITORY_POLICY, sub_home, user_policy
+from subluminal.host.home import REPOSITORY_POLICY, is_present, repository_files, sub_home, user_policy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class PolicySource:
 def find_policies(environ: Mapping[str, str], cwd: str, explicit: str | None = None) -> list[PolicySource]:
     """The policies in force, in order; never empty."""
     found = []
-    if _present(ORGANISATION_POLICY):
+    if is_present(ORGANISATION_POLICY):
         found.append(PolicySource("organisation", ORGANISATION_POLICY))
     named = _named(environ, cwd, explicit)
     found += [named] if named is not None else _implied(environ, cwd)
@@ -91,7 +91,7 @@ def find_for_entry(
     found = find_policies({**{n: v for n, v in environ.items() if n not in own}, **theirs}, cwd)
     named = _named(own, cwd, explicit)
     added = [] if named is None else [named]
-    if "SUB_HOME" in own and _present(user_policy(own["SUB_HOME"])):
+    if "SUB_HOME" in own and is_present(user_policy(own["SUB_HOME"])):
         added.append(PolicySource("SUB_HOME", user_policy(own["SUB_HOME"])))
     if added:
         found = [source for source in found if source.origin != "builtin"]
@@ -108,18 +108,18 @@ def find_for_visitor(
     where it works adds to what the process has: it can tighten, and never replace.
     """
     found = []
-    if _present(ORGANISATION_POLICY):
+    if is_present(ORGANISATION_POLICY):
         found.append(PolicySource("organisation", ORGANISATION_POLICY))
     named, user = _named(environ, cwd, explicit), user_policy(sub_home(environ))
     if named is not None:
         found.append(named)
-    elif _present(user):
+    elif is_present(user):
         found.append(PolicySource("user", user))
     theirs = _named(run, directory or "/", None)
     if theirs is not None:
         found.append(theirs)
     if directory is not None:
-        found += [PolicySource("repository", path) for path in _repository_policies(directory)]
+        found += [PolicySource("repository", path) for path in repository_files(directory, REPOSITORY_POLICY)]
     return _without_repeats(found) or [PolicySource("builtin")]
 
 
@@ -135,24 +135,8 @@ def _named(environ: Mapping[str, str], cwd: str, explicit: str | None) -> Policy
 
 def _implied(environ: Mapping[str, str], cwd: str) -> list[PolicySource]:
     user = user_policy(sub_home(environ))
-    found = [PolicySource("user", user)] if _present(user) else []
-    return found + [PolicySource("repository", path) for path in _repository_policies(cwd)]
-
-
-def _repository_policies(cwd: str) -> list[str]:
-    """Outermost first; outside a repository, the working directory's own."""
-    found = []
-    start = directory = os.path.abspath(cwd)
-    while True:
-        path = os.path.join(directory, REPOSITORY_POLICY)
-        if _present(path):
-            found.append(path)
-        if _present(os.path.join(directory, ".git")):
-            return found[::-1]
-        parent = os.path.dirname(directory)
-        if parent == directory:
-            return [path for path in found if path == os.path.join(start, REPOSITORY_POLICY)]
-        directory = parent
+    found = [PolicySource("user", user)] if is_present(user) else []
+    return found + [PolicySource("repository", path) for path in repository_files(cwd, REPOSITORY_POLICY)]
 
 
 def _without_repeats(found: list[PolicySource]) -> list[PolicySource]:
@@ -169,14 +153,3 @@ def _without_repeats(found: list[PolicySource]) -> list[PolicySource]:
 
 def _absolute(path: str, cwd: str) -> str:
     return os.path.join(os.path.abspath(cwd), os.path.expanduser(path))
-
-
-def _present(path: str) -> bool:
-    """There, or not known to be absent: a directory we may not search must not read as "no policy"."""
-    try:
-        os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError:
-        return True
-    return True

@@ -77,7 +77,15 @@ class PolicyWatch:
         self.origin = ", ".join(source.path or source.origin for source in sources)
         self._stamps = _stamps(sources)
         try:
-            engines = [Engine(source.load(apart=self._apart), self._identity, self._places) for source in sources]
+            engines = [
+                Engine(
+                    source.load(apart=self._apart),
+                    self._identity,
+                    self._places,
+                    of_repository=source.origin == "repository",
+                )
+                for source in sources
+            ]
         except PolicyError as fault:
             self.error = str(fault)
             return

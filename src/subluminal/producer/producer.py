@@ -29,7 +29,7 @@ from subluminal.producer.policies import PolicyWatch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, MutableMapping, Sequence
+    from collections.abc import Callable, Iterable, MutableMapping, Sequence
     from typing import Any
 
     from subluminal.contracts.counts import Counts
@@ -54,8 +54,11 @@ class Producer:
         redactor: Redactor,
         config: Config | None = None,
         places: ThisMachine | None = None,
+        directory: str | None = None,
     ) -> None:
         self.places = places
+        self.directory = directory  # where its client works, if that is known
+        self.looks: list[Callable[[], None]] = []  # what else is looked at when policies are
         self.sink = sink
         self.own_sink = True  # false: others write to it as well
         self.state = state
@@ -87,12 +90,14 @@ class Producer:
         if now_ns < self.check_at_ns:
             return False
         self.check_at_ns = now_ns + POLICY_CHECK_NS
-        if self.policies is None or not self.policies.changed():
-            return False
-        self.policies.reload()
-        self._note_policies(wall_ms)
-        self.hand_over()
-        return True
+        reloads = self.policies is not None and self.policies.changed()
+        if self.policies is not None and reloads:
+            self.policies.reload()
+            self._note_policies(wall_ms)
+            self.hand_over()
+        for look in self.looks:
+            look()
+        return reloads
 
     def _note_policies(self, wall_ms: int) -> None:
         """An invalid file keeps the last good policy, or refuses everything."""
@@ -188,4 +193,4 @@ def assemble(
     else:
         policies = PolicyWatch(environ, cwd, policy, identity, of_entry=of_entry, places=places)
     redactor = Redactor(secrets, config.patterns if config is not None else ())
-    return Producer(identity, source, sink, SharedState.open(identity.run_id), policies, redactor, config, places)
+    return Producer(identity, source, sink, SharedState.open(identity.run_id), policies, redactor, config, places, cwd)

@@ -5,6 +5,7 @@
     hand over          to the sink: from here on the decisions survive every process
     answer             only now does anybody hear of them
     settle, hand over  the ends of calls
+    look               at what a server says of itself, which its client has by now
 
 With `audit_before` the decisions are handed over before anything is forwarded: a write-ahead record. With `ends_wait`
 the ends stay with the gate: the door hands them over with what comes next, or after a moment of its own
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 from time import monotonic_ns
 
-from subluminal.mcp.calls import Answer, Ended, Forward
+from subluminal.mcp.calls import Answer, Ended, Forward, Said
 
 # An agent that calls again at once does so in less; a reader of the record does not notice it.
 ENDS_WAIT_MS = 1
@@ -72,6 +73,7 @@ class Turn:
         judged: list[Any] = []  # Forward with an entry, or Refused
         answers: list[Any] = []
         ended: list[Any] = []
+        said: list[Any] = []
         for output in outputs:
             kind = type(output)
             if kind is Forward:
@@ -83,6 +85,8 @@ class Turn:
                 answers.append(output.data)
             elif kind is Ended:
                 ended.append(output)
+            elif kind is Said:
+                said.append(output)
             else:
                 judged.append(output)
         producer = self._producer
@@ -121,6 +125,10 @@ class Turn:
                 )
             if not self._ends_wait:
                 producer.hand_over()
+        if said:
+            for output in said:
+                output.tools.heard(output.method, output.result)
+            producer.hand_over()
 
     def _announce(self, judged: list[Any], wall_ms: int) -> None:
         """Start and decision events, and the ends of what was refused."""

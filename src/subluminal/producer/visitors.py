@@ -177,7 +177,7 @@ class Visitors:
         state = SharedState.open(key.run_id)
         if state.reason is not None and state.reason.endswith(_FULL):
             raise NoRoom  # a state of our own would forget what the run has spent
-        producer = Producer(identity, source, sink, state, policies, self._redactor, self._config)
+        producer = Producer(identity, source, sink, state, policies, self._redactor, self._config, None, key.directory)
         producer.own_sink = own_sink
         producer.doorbell = self._doorbell(sink.spooled)
         self._tell(producer.policy_error)

@@ -36,6 +36,13 @@ def markdown(facts: RunFacts, verdict: str, problems: list[str]) -> str:
         if left > 0:
             lines += ["", f"and {left} more; see report.html or events.jsonl."]
         lines.append("")
+    if facts.drifts:
+        lines += ["### Tools that differ from their pins", ""]
+        for drift in list(facts.drifts.values())[:MAX_ROWS]:
+            lines += [f"- {_cell(drift.title)}: {_cell(', '.join(drift.fields) or 'its text')}", ""]
+            # Indented, so that nothing in it is markup.
+            lines += [f"      {printable(line)[:_MAX_CELL]}" for line in drift.diff[:MAX_ROWS]]
+            lines.append("")
     if facts.would_refuse:
         lines += [f"Only observed: {facts.would_refuse} calls would have been refused.", ""]
     if facts.usage is not None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from subluminal.contracts.digest import sha256_hex
+from subluminal.host.home import REPOSITORY_TOOLS_LOCK
+from subluminal.ledger.fold.drift import Drift
 from subluminal.ledger.fold.run_facts import Refusal, RunFacts
 from subluminal.reports.junit import ERROR, FAILURE, Case, Fault, Suite, count, junit_xml
 from subluminal.reports.printable import printable
@@ -12,6 +14,8 @@ from subluminal.reports.sarif import message, place, result, sarif
 
 _LEVELS = {"critical": "error", "warn": "warning", "info": "note"}
 _NAMED_CALLS = 20
+DRIFT_RULE = "tool-drift"
+_DIFF_LINES = 100
 # rule_id -> (address relative to the repository, line)
 Places = dict[str, tuple[str, int]]
 
@@ -19,6 +23,10 @@ Places = dict[str, tuple[str, int]]
 def run_sarif(facts: RunFacts, places: Places, problems: list[str]) -> dict[str, Any]:
     """One result for each refused call that is kept. `places` gives the rules whose text is in this repository."""
     rules = {_rule(refusal): f"Tool calls refused by {_rule(refusal)}" for refusal in facts.refusals}
+    results = [_result(refusal, places) for refusal in facts.refusals]
+    if facts.drifts:
+        rules[DRIFT_RULE] = "What a server says of a tool differs from its pin"
+        results += [_drifted(drift) for drift in facts.drifts.values()]
     invocation: dict[str, Any] = {"executionSuccessful": not problems}
     if facts.started_at:
         invocation["startTimeUtc"] = facts.started_at
@@ -29,7 +37,7 @@ def run_sarif(facts: RunFacts, places: Places, problems: list[str]) -> dict[str,
         invocation["toolExecutionNotifications"] = notes
     details = {"id": f"subluminal/{facts.agent_id or 'agent'}/{facts.run_id}"}
     about = {"automationDetails": details, "invocations": [invocation]}
-    return sarif("subluminal", rules, [_result(refusal, places) for refusal in facts.refusals], about)
+    return sarif("subluminal", rules, results, about)
 
 
 def _rule(refusal: Refusal) -> str:
@@ -52,13 +60,25 @@ def _result(refusal: Refusal, places: Places) -> dict[str, Any]:
     )
 
 
+def _drifted(drift: Drift) -> dict[str, Any]:
+    logical = {"name": printable(drift.name), "fullyQualifiedName": printable(drift.title), "kind": "function"}
+    return result(
+        DRIFT_RULE,
+        "error",
+        "\n".join([f"{drift.title} differs from its pin.", *drift.diff[:_DIFF_LINES]]),
+        {"logicalLocations": [logical], **place(REPOSITORY_TOOLS_LOCK, startLine=1)},
+        partialFingerprints={"tool/v1": sha256_hex(drift.title.encode("utf-8", "replace"))},
+    )
+
+
 def run_junit(facts: RunFacts, exit_code: int | None, problems: list[str]) -> bytes:
     """One case for each tool that was called, failed if any of its calls was refused. Times are the calls' own.
 
     `problems`: what is wrong beside refused calls; they count as errors of the run itself.
     """
     seconds = sum(tool.latency_ms for tool in facts.tools.values()) / 1000
-    cases = [*_tool_cases(facts), _case("sub.run", "the agent's run", 0.0, _run_fault(exit_code, problems))]
+    cases = [*_tool_cases(facts), *map(_drift_case, facts.drifts.values())]
+    cases.append(_case("sub.run", "the agent's run", 0.0, _run_fault(exit_code, problems)))
     attributes = {
         "name": f"subluminal {facts.agent_id or 'agent'}",
         "tests": str(len(cases)),
@@ -86,6 +106,12 @@ def _tool_cases(facts: RunFacts) -> list[Case]:
             fault = Fault(FAILURE, {"message": first, "type": "refused"}, "\n".join(lines))
         cases.append(_case(f"mcp.{server_name}", tool_name, tool.latency_ms / 1000, fault))
     return cases
+
+
+def _drift_case(drift: Drift) -> Case:
+    message = f"differs from its pin: {', '.join(drift.fields) or 'its text'}"
+    fault = Fault(FAILURE, {"message": message, "type": "drift"}, "\n".join(drift.diff[:_DIFF_LINES]))
+    return _case(f"pin.{drift.server_name}", drift.name or drift.kind, 0.0, fault)
 
 
 def _run_fault(exit_code: int | None, problems: list[str]) -> Fault | None:

@@ -10,6 +10,9 @@ from subluminal.reports.printable import count, printable
 
 # Refused calls told one by one; the bundle has all of them.
 SHOWN = 10
+SHOWN_DRIFTS = 5
+# Of the difference of one tool; the page of the job has more.
+SHOWN_LINES = 20
 
 
 class Strictness:
@@ -40,6 +43,10 @@ def judge(facts: RunFacts, problems: list[str], terminated: bool, strictness: St
         grade = "" if strictness.fail_on == "any" else f" at severity {strictness.fail_on} or above"
         limit = f"; {strictness.max_blocked} are tolerated" if strictness.max_blocked else ""
         reasons.append(f"{count(counted, 'call')} refused{grade}{limit}")
+    if facts.drifts:
+        named = ", ".join(list(facts.drifts)[:SHOWN_DRIFTS])
+        verb = "differs from its pin" if len(facts.drifts) == 1 else "differ from their pins"
+        reasons.append(f"{count(len(facts.drifts), 'tool')} {verb}: {named}")
     if terminated and not counted:
         reasons.append("the run was terminated")
     reasons += problems
@@ -71,6 +78,10 @@ def report(facts: RunFacts, verdict: Verdict) -> list[str]:
     left = facts.refused - min(len(facts.refusals), SHOWN)
     if left > 0:
         lines.append(f"  and {left} more refused")
+    for drift in list(facts.drifts.values())[:SHOWN_DRIFTS]:
+        lines.append(f"  CHANGED  {drift.title}  differs from its pin: {', '.join(drift.fields) or 'its text'}")
+        lines += (f"      {line}" for line in drift.diff[:SHOWN_LINES])
+        lines.append("      to do: look at it, then: sub tools approve, and commit the lock")
     if facts.would_refuse:
         lines.append(f"  only observed: {facts.would_refuse} would have been refused")
     if verdict.failed:

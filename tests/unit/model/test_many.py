@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from harness.effort import growth
+from subluminal.contracts.members import MAX_PARTS, MAX_TOOLS
 from subluminal.model.anthropic.api import API as ANTHROPIC
-from subluminal.model.members import MAX_PARTS, MAX_TOOLS
 from subluminal.model.responses.api import API as RESPONSES
 from subluminal.model.words import Api, ModelFault
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 EVENT_STREAM = b"text/event-stream"
 _DROPPED = frozenset((b"content-length", b"content-encoding"))
 CLIENT_LEFT = "the client closed the connection"
+LIST_TOO_LARGE = "its list of tools is too large for policy to be applied to it"
 STREAM_CUT = "the server ended its stream without a reply"
 
 
@@ -122,7 +123,7 @@ class Answering:
             return
         if head.status == 200 and media_type(head.said(b"content-type")) == EVENT_STREAM:
             self._adopt_session(head.said(b"mcp-session-id"))
-            self._stream = EventStream(self.desk.config.max_inspect_bytes)
+            self._stream = EventStream(self.desk.held_bytes)
             self._visit.begin(200, self._headers(head), None, head.reason)
             self._server.streams.add(self)
 
@@ -142,7 +143,7 @@ class Answering:
             self._visit.send(data)
             return
         self._pieces.append(data)
-        if self._size > self.desk.config.max_inspect_bytes:
+        if self._size > self.desk.config.max_inspect_bytes and not self.exchange.holds_list(self._size):
             self._begin_large()
 
     def end(self) -> None:
@@ -191,6 +192,10 @@ class Answering:
         self.desk.carry_out(_Events(self._visit, event), now_ns)
 
     def _part(self, part: Part) -> None:
+        if self._big is None and self.exchange.may_edit:
+            self._server.pool.give_up(self._asked)
+            self._cut(LIST_TOO_LARGE)
+            return
         if self._big is None:
             from subluminal.host.oversize import Oversize  # few have such a message
 
@@ -267,6 +272,9 @@ class Answering:
 
         head = self._head
         assert head is not None
+        if self.exchange.may_edit:
+            self._refuse(LIST_TOO_LARGE)
+            return
         if head.status == 200:
             self._adopt_session(head.said(b"mcp-session-id"))
         self._big = Oversize(False, 0, strict=False)

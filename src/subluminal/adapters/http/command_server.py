@@ -44,6 +44,10 @@ class CommandServer:
         self._paths = (own_path(name), self._path)
         self._sessions: OrderedDict[bytes, CommandSession] = OrderedDict()
 
+    @property
+    def words(self) -> list[str]:
+        return self.command
+
     def serves(self, path: bytes) -> bool:
         return path in self._paths or path.startswith(self._path + MESSAGES)
 

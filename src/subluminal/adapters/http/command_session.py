@@ -66,7 +66,7 @@ class CommandSession:
         self._kept: deque[bytes] = deque()
         self._kept_bytes = 0
         self._big: Oversize | None = None
-        self._piped = PipedServer(desk.config.max_inspect_bytes, self._line, self._piece, self._ended)
+        self._piped = PipedServer(desk.held_bytes, self._line, self._piece, self._ended)
         self._started = False
 
     @property
@@ -301,12 +301,15 @@ class CommandSession:
     def _said_large(self, big: Oversize) -> None:
         id_raw = big.scan.values.get("id") if "method" not in big.scan.values else None
         awaiting = self._waiting.pop(id_key(id_raw), None) if id_raw is not None else None
+        refused = self.exchange.withheld(big.scan) if self.exchange.may_edit else []
         self.exchange.server_scanned(big.scan, big.size, big.stream_hash())
         self.desk.carry_out(self, monotonic_ns())
         self._free([] if id_raw is None else [id_raw])
-        if awaiting is None or big.fault is not None:
+        if awaiting is None or big.fault is not None or refused:
             big.drop()
-            if awaiting is not None and id_raw is not None:
+            if awaiting is not None and refused:
+                awaiting.reply(refused[0].data)
+            elif awaiting is not None and id_raw is not None:
                 awaiting.reply(server_gone(id_raw, "the server's answer is too large to be kept."))
             return
         awaiting.reply_held(Held(*big.release()))

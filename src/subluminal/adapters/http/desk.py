@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,6 +14,7 @@ from subluminal.mcp.calls import Calls
 from subluminal.mcp.exchange import Exchange
 from subluminal.mcp.faults import fault
 from subluminal.mcp.tools import ToolNotes
+from subluminal.producer.surfaces import SurfaceOnDemand
 from subluminal.producer.turn import Turn
 
 if TYPE_CHECKING:
@@ -47,13 +48,14 @@ class Desk(InTurn):
     """
 
     __slots__ = (
-        "_left", "_party", "_tools", "_turn", "_used_ns", "calls", "config", "loose", "server", "sessions", "unjudged",
+        "_left", "_party", "_surface", "_tools", "_turn", "_used_ns", "calls", "config", "loose", "server", "sessions",
+        "unjudged",
     )  # fmt: skip
 
     calls: Calls
     _turn: Turn
 
-    def __init__(self, producer: Producer, server: ServerConfig, config: Config) -> None:
+    def __init__(self, producer: Producer, server: ServerConfig, config: Config, words: Sequence[str] = ()) -> None:
         super().__init__()
         self.server = server
         self.config = config
@@ -61,6 +63,7 @@ class Desk(InTurn):
         self.loose: set[Exchange] = set()
         self.unjudged = 0
         self._tools = ToolNotes(RunToolNotes(producer.gate.identity.run_id, server.name))
+        self._surface = SurfaceOnDemand(producer, server.name, words, self._tools)
         self._party: Party | None = None
         self._left: deque[tuple[int, Exchange, Open, Callable[[Exchange], bool]]] = deque()
         self._used_ns = monotonic_ns()
@@ -69,6 +72,7 @@ class Desk(InTurn):
     def take_up(self, producer: Producer) -> None:
         """Whatever is recorded from now on is recorded there. Nothing is open: else the run would not have ended."""
         self.producer = producer
+        self._surface.take_up(producer)
         self.calls = Calls(
             producer.gate,
             self.server.name,
@@ -81,6 +85,15 @@ class Desk(InTurn):
         self._turn = Turn(producer, self.calls, self._forward, self._answer, audit_before=before)
         for exchange in (*self.sessions.values(), *self.loose):
             exchange.calls = self.calls
+
+    @property
+    def held_bytes(self) -> int:
+        """How large a message may be that is held; larger where it may be a list from which tools are left out."""
+        if not self._tools.edits:
+            return self.config.max_inspect_bytes
+        from subluminal.mcp.lists import MAX_EDITED_BYTES
+
+        return max(self.config.max_inspect_bytes, MAX_EDITED_BYTES)
 
     # -- requests -------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from subluminal.producer.pool import NoRoom
 from subluminal.producer.visitor import IDENTITY_HEADERS, Visitor, VisitorRefused, visitor_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Sequence
 
     from subluminal.adapters.http.metadata import Metadata
     from subluminal.adapters.listening.callers import Caller
@@ -36,6 +36,10 @@ class Served(Protocol):
 
     name: str
     door: Door | None
+
+    @property
+    def words(self) -> Sequence[str]:
+        """Its command, or its address."""
 
     @property
     def metadata(self) -> Metadata | None:
@@ -76,6 +80,7 @@ class Door:
         self._front = front
         self._visitors = visitors
         self._config = config
+        self._words = {server.name: server.words for server in servers}
         self._desks: OrderedDict[tuple[Hashable, str], Desk] = OrderedDict()
         self._by_session: OrderedDict[_SessionKey, Visitor] = OrderedDict()
         self._owners: dict[tuple[str, bytes], int | None] = {}  # the process that began a session
@@ -128,7 +133,9 @@ class Door:
         key = (self._visitors.recognise(visitor), server_name)
         desk = self._desks.get(key)
         if desk is None:
-            desk = self._desks[key] = Desk(producer, self._config.server(server_name), self._config)
+            desk = self._desks[key] = Desk(
+                producer, self._config.server(server_name), self._config, self._words.get(server_name, ())
+            )
         elif desk.producer is not producer:  # its run has ended meanwhile, and goes on
             desk.take_up(producer)
             self._desks.move_to_end(key)

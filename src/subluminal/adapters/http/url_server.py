@@ -65,6 +65,10 @@ class UrlServer:
         self._endpoints: OrderedDict[bytes, _Endpoint] = OrderedDict()
         self.metadata = Metadata(self.pool, url, public_url, public.path)
 
+    @property
+    def words(self) -> list[str]:
+        return [str(self.url)]
+
     # -- requests -------------------------------------------------------------------------------------------------
 
     def serves(self, path: bytes) -> bool:

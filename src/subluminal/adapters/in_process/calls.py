@@ -24,9 +24,10 @@ from subluminal.host.run.tool_notes import RunToolNotes
 from subluminal.mcp.calls import Calls as Judged
 from subluminal.mcp.calls import Forward, Refused
 from subluminal.mcp.faults import fault
-from subluminal.mcp.message.reading import CALL, Reading, Reply
+from subluminal.mcp.message.reading import CALL, TOOLS_LIST, Reading, Reply
 from subluminal.mcp.tools import ToolNotes
 from subluminal.producer.runtime import TRANSPORT, Runtime
+from subluminal.producer.surfaces import SurfaceOnDemand
 from subluminal.producer.turn import Turn
 
 TYPE_CHECKING = False
@@ -73,6 +74,7 @@ class Calls:
         self._given_name = server_name
         self.runtime = Runtime(policy, server_name=server_name or "in-process", events=events, client=client)
         self.tools = ToolNotes()
+        self._surface: SurfaceOnDemand | None = None
         self._judged: Judged | None = None
         self._turn: Turn | None = None
 
@@ -91,6 +93,10 @@ class Calls:
             name = self.runtime.server_name
             style = self.runtime.config.server(name).refusal_style
             self.tools.keep_in(RunToolNotes(producer.gate.identity.run_id, name))
+            if self._surface is None:
+                self._surface = SurfaceOnDemand(producer, name, (), self.tools)
+            else:
+                self._surface.take_up(producer)
             judged = Judged(producer.gate, name, TRANSPORT, self.tools, refusal_style=style, follows_tasks=False)
             turn = Turn(producer, judged, _nowhere, _nowhere)
             self._judged, self._turn = judged, turn
@@ -148,6 +154,20 @@ class Calls:
                 judged.outputs.append(Refused(record, len(call.refusal.reply(entry.id_raw))))
             turn.carry_out(wall_ms, began_ns)
             return call
+
+    # -- lists ------------------------------------------------------------------------------------------------
+
+    def listed(self, result: Any) -> Callable[[str], bool]:
+        """The result of `tools/list`, as it would go on the wire; tells which tools are left out of it."""
+        raw = args_text(result)
+        with self.runtime as producer:
+            self._of(producer)
+            if raw is None:
+                self.tools.learn(result)
+            else:
+                self.tools.heard(TOOLS_LIST, raw)
+            producer.hand_over()
+        return self.tools.hides if self.tools.edits else _nothing
 
     # -- the end ----------------------------------------------------------------------------------------------
 
@@ -246,6 +266,10 @@ def _error_body(message: str, code: int, data: Any) -> bytes:
     """Data that is no JSON is left out, as the host will have to."""
     body: dict[str, Any] = {"code": code, "message": message}
     return (args_text({**body, "data": data}) if data is not None else None) or args_text(body) or b""
+
+
+def _nothing(tool_name: str) -> bool:
+    return False
 
 
 def _nowhere(messages: list[Any]) -> None:

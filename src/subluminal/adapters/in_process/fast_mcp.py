@@ -57,9 +57,9 @@ class SubluminalMiddleware(Middleware):
 
     async def on_list_tools(self, context: MiddlewareContext[Any], call_next: Any) -> Any:
         tools = await call_next(context)
-        listed = [{"name": tool.name, "annotations": _wire(tool.annotations)} for tool in tools]
-        self.calls.tools.learn({"tools": listed})
-        return tools
+        hides = self.calls.listed({"tools": [_listed(tool) for tool in tools]})
+        left = [tool for tool in tools if not hides(tool.name)]
+        return tools if len(left) == len(tools) else left
 
     def close(self) -> None:
         self.calls.close()
@@ -93,6 +93,17 @@ def _continuation(message: Any) -> dict[str, Any] | None:
     if state is None and responses is None:
         return None
     return {"requestState": state, "inputResponses": responses}
+
+
+def _listed(tool: Any) -> Any:
+    """As it goes on the wire, where the host can say so."""
+    if hasattr(tool, "to_mcp_tool"):
+        return _wire(tool.to_mcp_tool())
+    return {
+        "name": tool.name,
+        "description": getattr(tool, "description", None),
+        "annotations": _wire(tool.annotations),
+    }
 
 
 def _wire(result: Any) -> Any:

@@ -39,8 +39,11 @@ class SubluminalMiddleware:
     async def __call__(self, ctx: Any, call_next: Any) -> Any:
         if ctx.method != "tools/call" or ctx.request_id is None:
             result = await call_next(ctx)
-            if ctx.method == "tools/list":
-                self.calls.tools.learn(result)
+            if ctx.method == "tools/list" and isinstance(result, dict) and isinstance(result.get("tools"), list):
+                hides = self.calls.listed(result)
+                left_out = [tool for tool in result["tools"] if isinstance(tool, dict) and hides(str(tool.get("name")))]
+                if left_out:
+                    return {**result, "tools": [tool for tool in result["tools"] if tool not in left_out]}
             return result
         params = ctx.params
         name = params.get("name") if params is not None else None

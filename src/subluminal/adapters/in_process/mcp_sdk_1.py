@@ -65,7 +65,10 @@ def _judged(inner: Any, low_level: Any, calls: Calls) -> Any:
 def _learned(inner: Any, calls: Calls) -> Any:
     async def handler(request: Any) -> Any:
         result = await inner(request)
-        calls.tools.learn(result.model_dump(by_alias=True, mode="json", exclude_none=True))
+        hides = calls.listed(result.model_dump(by_alias=True, mode="json", exclude_none=True))
+        listed = getattr(result, "root", result)
+        if any(hides(tool.name) for tool in listed.tools):
+            listed.tools = [tool for tool in listed.tools if not hides(tool.name)]
         return result
 
     return handler

@@ -27,6 +27,7 @@ from subluminal.mcp.calls import Calls
 from subluminal.mcp.exchange import Exchange
 from subluminal.mcp.tools import ToolNotes
 from subluminal.producer.health import Heartbeat
+from subluminal.producer.surfaces import SurfaceOnDemand
 from subluminal.producer.turn import ENDS_WAIT_MS, Turn
 
 TYPE_CHECKING = False
@@ -52,6 +53,7 @@ class Relay:
         self.to_server = Outflow(upstream.stdin)
         self.to_client = Outflow(STDOUT)
         notes = ToolNotes(RunToolNotes(producer.gate.identity.run_id, server_name))
+        SurfaceOnDemand(producer, server_name, setup.words, notes)
         calls = Calls(
             producer.gate,
             server_name,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from time import monotonic_ns, time_ns
 
+from subluminal.adapters.stdio.flow import FileSegment
 from subluminal.adapters.stdio.framing import split_lines
 
 TYPE_CHECKING = False
@@ -24,6 +25,7 @@ class ServerSide:
         self._turn = turn
         self._to_client = to_client
         self._max_inspect = config.max_inspect_bytes
+        self._max_message = config.max_message_bytes
         self._part = b""
         self._big: Oversize | None = None
 
@@ -36,13 +38,13 @@ class ServerSide:
         self._part = lines.pop()
         exchange, limit = self._exchange, self._max_inspect
         for line in lines:
-            if len(line) > limit:
+            if len(line) > limit and not exchange.holds_list(len(line)):
                 self._begin(line, wall_ms, read_ns)
                 self._end()
             else:
                 exchange.server_message(line, read_ns)
         self._turn.carry_out(wall_ms, read_ns)
-        if len(self._part) > limit:
+        if len(self._part) > limit and not exchange.holds_list(len(self._part)):
             part, self._part = self._part, b""
             self._begin(part, wall_ms, read_ns)
 
@@ -65,12 +67,13 @@ class ServerSide:
         from subluminal.host.oversize import Oversize  # few sessions have such a message
 
         self._turn.carry_out(wall_ms, read_ns)  # what was said before goes before
-        self._big = Oversize(False, 0, strict=False)
+        self._big = Oversize(self._exchange.may_edit, self._max_message, strict=False)
         self._feed_big(self._big, part)
 
     def _feed_big(self, big: Oversize, piece: bytes) -> None:
         big.feed(piece)
-        self._to_client.send_piece(piece)
+        if not big.hold:
+            self._to_client.send_piece(piece)
 
     def _more(self, data: bytes) -> bytes:
         assert self._big is not None
@@ -85,5 +88,17 @@ class ServerSide:
         big, self._big = self._big, None
         assert big is not None
         big.scan.finish()
-        self._to_client.end_line()
+        if big.hold:
+            self._pass_held(big)
+        else:
+            self._to_client.end_line()
         self._exchange.server_scanned(big.scan, big.size, big.stream_hash())
+
+    def _pass_held(self, big: Oversize) -> None:
+        """It waited because it might have been a list from which tools are left out."""
+        refused = self._exchange.withheld(big.scan, big.fault)
+        if refused:
+            big.drop()
+            self._exchange.calls.outputs += refused
+        else:
+            self._to_client.send_lines([FileSegment(*big.release())])

@@ -38,11 +38,12 @@ EXIT_INTERRUPTED = 130
 class ServerSetup:
     """What must be known before the server is started: settings, its environment, and its secrets."""
 
-    __slots__ = ("child_environ", "config", "errors", "injections", "reach", "secrets", "server", "withheld")
+    __slots__ = ("child_environ", "config", "errors", "injections", "reach", "secrets", "server", "withheld", "words")
 
     def __init__(self, options: Options) -> None:
         self.config: Config = load_config(os.environ, of_entry=True)
         self.server: ServerConfig = self.config.server(options.server_name)
+        self.words = options.command or [options.url or options.url_env or ""]
         self.withheld: Withheld | None = None
         self.reach: Reach | None = None
         self.child_environ: dict[str, str] = {}

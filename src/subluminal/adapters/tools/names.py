@@ -12,7 +12,7 @@ import msgspec
 
 from subluminal.adapters.tools.patches import named_in_patch, named_in_shell
 from subluminal.contracts.jsontext import to_json
-from subluminal.contracts.vocabulary import BUILTIN_SERVER, UNREAD_PATH
+from subluminal.contracts.vocabulary import BUILTIN_SERVER, SURFACE_CLASSES, UNREAD_PATH
 from subluminal.host.run.tool_notes import RunToolNotes
 from subluminal.mcp.tools import ToolNotes
 
@@ -65,7 +65,7 @@ class Tools:
             return frozenset()
         notes = self._notes.get(server)
         known = None if notes is None else notes.risk_classes.get(tool)
-        if known is None:  # it may have been listed since
+        if known is None or known & SURFACE_CLASSES:  # it may have been listed since, or approved
             if len(self._notes) >= MAX_SERVERS:
                 self._notes.clear()
             notes = self._notes[server] = ToolNotes(RunToolNotes(self._run_id, server))

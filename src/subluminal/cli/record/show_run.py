@@ -8,7 +8,7 @@ from subluminal.cli.render.call_lines import INDENT, call_lines, wrapped
 from subluminal.cli.render.columns import PIPE_CELLS, cut, pad
 from subluminal.cli.render.moments import between_ms, clock, date_and_clock, duration
 from subluminal.cli.render.output import paint
-from subluminal.cli.render.settings import settings_told
+from subluminal.cli.render.settings import changes_told, settings_told
 from subluminal.ledger.read.ledger import Row, known
 from subluminal.reports.printable import printable
 from subluminal.reports.usage import usage_told
@@ -112,6 +112,9 @@ def _told(item: Item) -> tuple[str, str, str | None]:
         secret = item["secret"]
         done = "given as" if secret["success"] else "NOT given as"
         return "secret", f"{secret['secret_ref']} {done} {secret['inject_as']}", None if secret["success"] else "red"
+    if kind == "tools_seen":
+        told = changes_told(item["tools"])
+        return ("tools", told, "red") if told else ("", "", None)
     if kind == "settings_change":
         return "settings", settings_told(item["settings"]), "red"
     if kind == "agent_event":

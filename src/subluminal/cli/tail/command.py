@@ -196,7 +196,7 @@ class Tail:
         if not self._wanted.run(self._feed.ledger.connection, event["run_id"]):
             return
         kind = event["type"]
-        if kind in ("run_end", "breaker_trip", "policy_loaded", "settings_change"):
+        if kind in ("run_end", "breaker_trip", "policy_loaded", "settings_change", "tools_seen"):
             self._view.happened(event, self._feed.ledger)
         elif "call" in event:
             self._take_call(Plain(event))

@@ -13,7 +13,7 @@ from subluminal.cli.render.moments import between_ms, clock, duration
 from subluminal.cli.render.output import paint
 from subluminal.cli.render.rows import json_line
 from subluminal.cli.render.screen import Block, Screen
-from subluminal.cli.render.settings import settings_told
+from subluminal.cli.render.settings import changes_told, settings_told
 from subluminal.cli.tail.doors import Key
 from subluminal.cli.tail.terminal_input import quiet_input, restore_input
 from subluminal.contracts.errors import LedgerError
@@ -119,6 +119,9 @@ class TextView(View):
                 return "", None
             text = f"{at}  policy not loaded from {load.get('origin')}: {load.get('error')}"
             return text, "red"
+        if kind == "tools_seen":
+            told = changes_told(event["tools"])
+            return (f"{at}  {told}", "red") if told else ("", None)
         if kind == "settings_change":
             return f"{at}  {settings_told(event['settings'])}", "red"
         return self._run_ended(event["run_id"], ledger), "blue"

@@ -267,6 +267,9 @@ class Emitter:
             settings["path"] = path
         return f'{self._open("settings_change", wall_ms)},"settings":{to_json(settings)}}}\n'
 
+    def tools_seen(self, wall_ms: int, seen: dict[str, Any]) -> str:
+        return f'{self._open("tools_seen", wall_ms)},"tools":{to_json(seen)}}}\n'
+
     def model_message(self, wall_ms: int, model: dict[str, Any]) -> str:
         return f'{self._open("model_message", wall_ms)},"model":{to_json(model)}}}\n'
 

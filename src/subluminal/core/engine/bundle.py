@@ -32,6 +32,7 @@ from subluminal.contracts.vocabulary import (
 from subluminal.core.engine.accumulators import Accumulator, BreakerRule, build_rules
 from subluminal.core.engine.faults import Unavailable
 from subluminal.core.engine.hints import clip, duration, fill, make_hint, show_name, suggest, summary
+from subluminal.core.engine.listing import rules_of
 from subluminal.core.engine.matchers import selectors_match
 from subluminal.core.engine.plan import Plan, Planner
 from subluminal.core.engine.rules import Judgement, Outcome, Refusal, Rule
@@ -60,7 +61,14 @@ DEFAULT_BACKOFF_MS = 1_000
 class Engine:
     """One compiled bundle for one identity. `applies` says whether its selectors match."""
 
-    def __init__(self, snapshot: dict[str, Any], identity: Identity, places: Places | None = None) -> None:
+    def __init__(
+        self,
+        snapshot: dict[str, Any],
+        identity: Identity,
+        places: Places | None = None,
+        *,
+        of_repository: bool = False,
+    ) -> None:
         defaults = snapshot.get("defaults") or {}
         self.policy = PolicyRef(snapshot["policy_id"], snapshot["version"], snapshot.get("policy_hash") or "")
         self.mode: str = snapshot["mode"]
@@ -70,10 +78,13 @@ class Engine:
         reads = (READ_LIKE,) if defaults.get("fail_open_read_tools") else ()
         self.fails_open_for = frozenset(defaults.get("fail_open_classes") or ()).union(reads)
         self.max_legs = min(int(defaults.get("max_legs") or MAX_LEGS), MAX_INTEGER)
-        self.places = places if _follows_paths(snapshot.get("rules") or []) else None
+        self.changed_tools: str = defaults.get("changed_tools") or "allow"
+        self.hides_denied = defaults.get("hide_denied_tools") is True
+        rules = rules_of(snapshot, of_repository)
+        self.places = places if _follows_paths(rules) else None
         if self.places is not None:
             self.places.seen.clear()  # entries of rules are led through the links of now
-        self.rules = build_rules(snapshot.get("rules") or [], identity, places)
+        self.rules = build_rules(rules, identity, places)
         self.wide = any(isinstance(rule, Accumulator) and rule.wide for rule in self.rules)
         # Distinguishes the state of bundles that carry the same policy_id; set by the stack.
         self.state_name = self.policy.policy_id

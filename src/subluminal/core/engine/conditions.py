@@ -6,7 +6,7 @@ strict in its `unless`, what lets it through strict in its match and generous in
 
 from __future__ import annotations
 
-from subluminal.contracts.vocabulary import ANNOTATED_CLASSES, TOOL_NOT_LISTED, UNINSPECTED_ARGS
+from subluminal.contracts.vocabulary import LISTED_CLASSES, TOOL_NOT_LISTED, UNINSPECTED_ARGS
 from subluminal.core.engine.certainty import decided
 from subluminal.core.engine.faults import Unavailable
 from subluminal.core.engine.matchers import args_match
@@ -115,7 +115,7 @@ def _classed(risk: frozenset[str], judgement: Judgement, outcome: Outcome, gener
     seen = outcome.tags | outcome.suspected if generous else outcome.tags
     if not risk.isdisjoint(seen):
         return True
-    if judgement.call.risk_classes is None and risk & ANNOTATED_CLASSES:
+    if judgement.call.risk_classes is None and risk & LISTED_CLASSES:
         raise Unavailable(TOOL_NOT_LISTED)
     return False
 

@@ -133,6 +133,8 @@ def _why_and_next(reason_code: str, facts: dict[str, Any]) -> tuple[str, str] | 
     if reason_code == vocab.TOOL_NOT_LISTED:
         why = "a rule asks for the tool's risk class, and its server has not listed the tool yet"
         return why, "List the server's tools (tools/list), then retry"
+    if reason_code == vocab.TOOL_QUARANTINED:
+        return "what its server says of it has changed, and nobody has approved the change", _APPROVE.format(**facts)
     if reason_code == vocab.LEGS_EXCEEDED:
         return f"one call may have {get('limit')} legs", "Stop answering its requests for input; begin a new call"
     if reason_code == vocab.AMBIGUOUS_MESSAGE:
@@ -148,6 +150,7 @@ def _why_and_next(reason_code: str, facts: dict[str, Any]) -> tuple[str, str] | 
     return None
 
 
+_APPROVE = "Do without it; a person can look at the change and approve it: sub tools approve {server}/{tool}"
 _PLAIN_REQUEST = "Send it with a plain path, each parameter once, and a body of one JSON value or none"
 _PLAINER = "Make the call again with plain arguments, each named once"
 # A path that lets a call through counts only if every reading of it lies within: some servers take `~` for a name.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-from subluminal.contracts.vocabulary import ANNOTATED_CLASSES, TOOL_NOT_LISTED
+from subluminal.contracts.vocabulary import LISTED_CLASSES, TOOL_NOT_LISTED
 from subluminal.core.engine.accumulators import Accumulator
 from subluminal.core.engine.faults import Unavailable
 from subluminal.core.engine.names import NameIndex
@@ -72,10 +72,12 @@ class Step:
     `unlisted`: it depends on what the tool's server has not said yet, so it can only be judged where a tag settles it.
     """
 
-    __slots__ = ("accumulator", "apply", "certain", "check_risk", "conditional", "decides_access", "keys", "rule")
+    __slots__ = ("accumulator", "apply", "certain", "check_risk", "conditional", "decides_access", "keys", "rule",
+        "unlisted")  # fmt: skip
 
     def __init__(self, rule: Rule, check_risk: bool, unlisted: bool, keys: Any) -> None:
         self.rule = rule
+        self.unlisted = unlisted
         self.apply = _apply_if_tagged(rule) if unlisted else rule.apply
         self.check_risk = check_risk and not unlisted
         self.conditional = rule.conditional
@@ -159,7 +161,7 @@ class Planner:
         steps: list[Step] = []
         tags, tagged = set(risk or ()), set[str]()
         possible = set(tags)
-        unheard = ANNOTATED_CLASSES if risk is None else frozenset()
+        unheard = LISTED_CLASSES if risk is None else frozenset()
         decided = None
         # Once a tag depends on the call, what follows it is settled by the call as well.
         settled = not complete

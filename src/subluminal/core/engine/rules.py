@@ -102,13 +102,14 @@ class Rule:
 
     __slots__ = (
         "applies", "args", "detail", "hours", "kind", "match", "message", "number", "reason_code", "risk", "rule_id",
-        "server", "severity", "tool", "unless",
+        "server", "severity", "spec", "tool", "unless",
     )  # fmt: skip
     hint_kind: str | None = None
 
     def __init__(self, number: int, spec: dict[str, Any]) -> None:
         effect = spec.get("effect") or {}
         self.number = number
+        self.spec = spec
         self.rule_id: str = spec["rule_id"]
         self.kind: str = spec["kind"]
         self.severity: str = spec.get("severity") or "warn"

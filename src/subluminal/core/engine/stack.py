@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from subluminal.contracts.toolcall import ToolCall
     from subluminal.core.engine.claims import Claim
+    from subluminal.core.engine.listing import Listing
     from subluminal.core.engine.rules import Trip, Watch
     from subluminal.core.engine.state import Op, State
 
@@ -84,6 +85,16 @@ class Stack:
         self.mode = max((engine.mode for engine in self.engines), key=MODES.index, default="observe")
         self.wide = any(engine.wide for engine in self.engines)
         self._plans = Cache(MAX_PLANS)
+        self._listing: Listing | None = None
+
+    @property
+    def listing(self) -> Listing:
+        """What these bundles make of a list of tools; worked out when the first comes."""
+        if self._listing is None:
+            from subluminal.core.engine.listing import Listing
+
+            self._listing = Listing(self.engines)
+        return self._listing
 
     def prepare(self, call: ToolCall) -> None:
         """Work out the plan of a tool ahead of its first call, while there is time."""

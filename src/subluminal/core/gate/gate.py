@@ -18,6 +18,7 @@ from subluminal.contracts.counts import Counts
 from subluminal.contracts.decision import Decision, refusal_message, subluminal_data
 from subluminal.contracts.digest import sha256_hex
 from subluminal.contracts.errors import CanonicalError
+from subluminal.contracts.toolcall import ToolCall
 from subluminal.contracts.vocabulary import (
     ALLOW,
     BLOCK,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from subluminal.contracts.decision import PolicyRef
     from subluminal.contracts.identity import Identity, Source
-    from subluminal.contracts.toolcall import ToolCall
+    from subluminal.core.engine.listing import Listing
     from subluminal.core.engine.stack import Stack
     from subluminal.core.engine.state import State
     from subluminal.core.redact.redactor import Redactor
@@ -152,6 +153,19 @@ class Gate:
     def agent_note(self, agent: str, wall_ms: int) -> None:
         """`agent` is a rendered AgentEvent: what the agent itself reported, masked by whoever read it."""
         self.outbox.append(self.emitter.agent_event(wall_ms, agent))
+
+    def tools_note(self, seen: dict[str, Any], wall_ms: int) -> None:
+        """What a server says that was not known; `seen` is masked, but for names."""
+        self.outbox.append(self.emitter.tools_seen(wall_ms, self.masking.value(seen)))
+
+    @property
+    def listing(self) -> Listing:
+        """What the policies in force make of a list of tools."""
+        return self.stack.listing
+
+    def hides(self, server_name: str, tool_name: str, risk_classes: frozenset[str] | None) -> bool:
+        """Whether this tool is left out of the list that the client gets."""
+        return self.stack.listing.hides(ToolCall(server_name, tool_name, None, 0, risk_classes=risk_classes))
 
     def health_note(self, health: dict[str, int], wall_ms: int) -> None:
         self.outbox.append(self.emitter.shim_health(wall_ms, health))

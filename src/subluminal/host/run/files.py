@@ -145,7 +145,7 @@ def remove_stale(older_than_seconds: float = STALE_AFTER_SECONDS, directory: str
         return 0
     limit = time.time() - older_than_seconds
     for name in sorted(names, key=lambda name: name.endswith(_WRITTEN_ONCE)):  # after the states they belong to
-        if not name.endswith((".state", ".state.bad", ".new", ".tools", ".root", ".id")):
+        if not name.endswith((".state", ".state.bad", ".new", ".tools", ".names", ".root", ".id")):
             continue
         path = os.path.join(where, name)
         try:

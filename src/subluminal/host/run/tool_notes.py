@@ -3,8 +3,9 @@ and does not list its tools again.
 
 One file for each run and server, `<hash>.tools` in `SUB_HOME/run/`: JSON lines, each the tools that a list taught and
 their classes. Lines are appended in one write each, so shims of the same server lose none of each other's; a line that
-was torn is passed over. A note can only mark a tool as listed and raise its class. Whoever may write here has the
-user's own rights and could change the policy itself; a file that others can write is not believed.
+was torn is passed over. A note can only mark a tool as listed and raise what annotations say of it; of the classes by
+which it stands against pins and earlier versions the last line counts, for these can be approved. Whoever may write
+here has the user's own rights and could change the policy itself; a file that others can write is not believed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import stat
 import msgspec
 
 from subluminal.contracts.digest import sha256_hex
-from subluminal.contracts.vocabulary import ANNOTATED_CLASSES
+from subluminal.contracts.vocabulary import ANNOTATED_CLASSES, LISTED_CLASSES
 from subluminal.host.home import ensure_private_dir, run_dir, tool_notes_file
 
 TYPE_CHECKING = False
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 # Ten thousand tools with ordinary names.
 MAX_BYTES = 1_048_576
-_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+OPEN_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class RunToolNotes:
@@ -38,9 +39,9 @@ class RunToolNotes:
 
     def read(self) -> dict[str, frozenset[str]]:
         try:
-            fd = os.open(self.path, os.O_RDONLY | _FLAGS)
+            fd = os.open(self.path, os.O_RDONLY | OPEN_FLAGS)
             try:
-                text = os.read(fd, MAX_BYTES) if _is_ours(fd) else b""
+                text = os.read(fd, MAX_BYTES) if is_ours(fd) else b""
             finally:
                 os.close(fd)
         except OSError:
@@ -52,7 +53,8 @@ class RunToolNotes:
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                 continue
             for name, classes in taught.items():
-                notes[name] = notes.get(name, frozenset()) | ANNOTATED_CLASSES.intersection(classes)
+                said = notes.get(name, frozenset()) & ANNOTATED_CLASSES
+                notes[name] = said | LISTED_CLASSES.intersection(classes)
         return notes
 
     def add(self, notes: Mapping[str, frozenset[str]]) -> None:
@@ -60,9 +62,9 @@ class RunToolNotes:
         line = msgspec.json.encode({name: sorted(classes) for name, classes in notes.items()})
         try:
             ensure_private_dir(run_dir())
-            fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _FLAGS, 0o600)
+            fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | OPEN_FLAGS, 0o600)
             try:
-                if _is_ours(fd) and os.fstat(fd).st_size + len(line) < MAX_BYTES:
+                if is_ours(fd) and os.fstat(fd).st_size + len(line) < MAX_BYTES:
                     os.write(fd, b"\n" + line + b"\n")
             finally:
                 os.close(fd)
@@ -70,6 +72,6 @@ class RunToolNotes:
             pass
 
 
-def _is_ours(fd: int) -> bool:
+def is_ours(fd: int) -> bool:
     status = os.fstat(fd)
     return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o022

@@ -72,6 +72,7 @@ _decode = msgspec.json.Decoder(
     | ev.AgentEventRecorded
     | ev.SettingsChange
     | ev.ModelMessage
+    | ev.ToolsSeen
 ).decode
 _decode_newer = msgspec.json.Decoder(NewerEvent).decode
 

@@ -17,6 +17,7 @@ from subluminal.contracts.counts import BLOCKED, COUNTERS, Counts
 from subluminal.contracts.moments import normal_ts
 from subluminal.contracts.vocabulary import ACTIONS, ALLOW, SEVERITIES
 from subluminal.ledger.fold.call import begin
+from subluminal.ledger.fold.drift import MAX_DRIFTS, Drift, drifts_of
 from subluminal.ledger.fold.ownership import is_foreign
 from subluminal.ledger.fold.reading import AnyEvent
 from subluminal.ledger.fold.run import RUNNING, Run, TypedCall
@@ -71,6 +72,7 @@ class RunFacts:
         self.tools: dict[tuple[str, str], ToolLine] = {}
         self.recent: deque[TypedCall] = deque(maxlen=MAX_RECENT)
         self.policy_errors: list[str] = []
+        self.drifts: dict[str, Drift] = {}  # tools that differ from their pins
         # Calls that may still change; those that were forgotten of them, by what they were; and those that may not.
         # By shim and id: a call is its producer's (`fold.ownership`).
         self._open: dict[_Key, TypedCall] = {}
@@ -126,6 +128,10 @@ class RunFacts:
             self._policy(event)
         elif isinstance(event, ev.ModelMessage):
             self.run.message(event)
+        elif isinstance(event, ev.ToolsSeen):
+            for drift in drifts_of(event):
+                if len(self.drifts) < MAX_DRIFTS or drift.title in self.drifts:
+                    self.drifts[drift.title] = drift
 
     def _identify(self, event: AnyEvent) -> None:
         run = self.run
@@ -282,6 +288,7 @@ class RunFacts:
             "refused_by_rule": dict((+self.refused_by_rule).most_common()),
             "refusals": self.refusals,
             "policy_errors": self.policy_errors,
+            **({"drifts": list(self.drifts.values())} if self.drifts else {}),
         }
 
 
@@ -302,6 +309,7 @@ _ADVICE = {
     "UNINSPECTED_ARGS": "The arguments were too large to inspect; `defaults.decision_on_error` decides such calls.",
     "UNJUDGED_ARGS": "What the arguments mean could not be told; `defaults.decision_on_error` decides such calls.",
     "TOOL_NOT_LISTED": "The client called a tool before its server had listed it; a tag rule would need no list.",
+    "TOOL_QUARANTINED": "What the server says of the tool has changed: look at it with `sub tools approve`.",
     "LEGS_EXCEEDED": "The tool asked for input again and again; `defaults.max_legs` is the limit.",
 }
 

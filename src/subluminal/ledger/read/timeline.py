@@ -19,7 +19,7 @@ Item = dict[str, Any]
 _Place = tuple[str, int]
 _Key = tuple[str, str, str]  # Call.key
 
-_TOLD = ("run", "policy", "load", "secret", "breaker", "health", "agent", "settings", "model", "closed_by")
+_TOLD = ("run", "policy", "load", "secret", "breaker", "health", "agent", "settings", "model", "tools", "closed_by")
 
 
 def timeline(ledger: Ledger, run_id: str) -> list[Item]:

@@ -41,7 +41,7 @@ def _remove(connection: sqlite3.Connection, run: dict[str, Any]) -> None:
     )
     for table in ("previews", "hints"):
         connection.execute(f"DELETE FROM {table} WHERE id IN (SELECT id FROM tool_calls WHERE run_id = ?)", (run_id,))
-    for table in ("joined", "tool_calls", "producers", "agent_events", "conflicts", "runs"):
+    for table in ("joined", "tool_calls", "producers", "agent_events", "conflicts", "tool_versions", "runs"):
         connection.execute(f"DELETE FROM {table} WHERE run_id = ?", (run_id,))
     for table in ("spans", "segments"):
         connection.execute(f"DELETE FROM {table} WHERE run_no = ?", (run_no,))

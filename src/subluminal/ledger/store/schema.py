@@ -26,6 +26,7 @@ import os
 import sqlite3
 
 from subluminal.contracts.errors import LedgerError
+from subluminal.ledger.store import tool_versions
 
 V1 = """
 CREATE TABLE runs (
@@ -268,7 +269,7 @@ DROP INDEX tool_calls_decision;
 CREATE INDEX tool_calls_decision ON tool_calls (decision, status) WHERE decision <> 'ALLOW' OR status <> 'OK';
 """
 
-MIGRATIONS: tuple[str, ...] = (V1, V2, V3, V4, V5, V6)
+MIGRATIONS: tuple[str, ...] = (V1, V2, V3, V4, V5, V6, tool_versions.SCHEMA)
 SCHEMA_VERSION = len(MIGRATIONS)
 
 # A reader that met a writer's checkpoint, or another writer, waits this long before it gives up.

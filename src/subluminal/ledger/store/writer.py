@@ -40,6 +40,7 @@ from subluminal.ledger.store.journal_places import JournalPlaces
 from subluminal.ledger.store.links import hash_at
 from subluminal.ledger.store.schema import BUSY_TIMEOUT_MS, open_writer
 from subluminal.ledger.store.tables import CallTable, Catalogue, ConflictTable, RunTable, StoredCall
+from subluminal.ledger.store.tool_versions import ToolVersionTable
 
 T = TypeVar("T")
 
@@ -243,6 +244,9 @@ class Store:
     def _model_message(self, event: ev.ModelMessage, n: int, producer: Producer, run: Run) -> None:
         run.message(event)
 
+    def _tools_seen(self, event: ev.ToolsSeen, n: int, producer: Producer, run: Run) -> None:
+        self._tool_versions.add(event, n)
+
     def _agent_event(self, event: ev.AgentEventRecorded, n: int, producer: Producer, run: Run) -> None:
         self._agent.add(event, n, run.run_no)
 
@@ -307,6 +311,7 @@ class Store:
         self._calls = CallTable(self.connection, self._trusting)
         self._agent = AgentTable(self.connection)
         self._conflicts = ConflictTable(self.connection)
+        self._tool_versions = ToolVersionTable(self.connection)
         self._catalogue = Catalogue(self.connection, snapshot_dir(os.path.dirname(self.path) or os.curdir))
 
     def _flush(self) -> None:
@@ -318,6 +323,7 @@ class Store:
         self._catalogue.flush()
         self._agent.flush()
         self._conflicts.flush()
+        self._tool_versions.flush()
 
     def _read_witness(self) -> None:
         """Find runs whose witness was not written because a process was killed in between: those are caught up.
@@ -350,4 +356,5 @@ _FOLDS: dict[type, Callable[[Store, Any, int, Producer, Run], None]] = {
     ev.PolicyLoaded: Store._policy_loaded,
     ev.AgentEventRecorded: Store._agent_event,
     ev.ModelMessage: Store._model_message,
+    ev.ToolsSeen: Store._tools_seen,
 }

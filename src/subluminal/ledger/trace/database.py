@@ -101,6 +101,7 @@ _ORPHANS = {
     "tool_calls of no run": f"SELECT count(*) FROM tool_calls WHERE {_NO_RUN}",
     "producers of no run": f"SELECT count(*) FROM producers WHERE {_NO_RUN}",
     "agent_events of no run": f"SELECT count(*) FROM agent_events WHERE {_NO_RUN}",
+    "tool_versions of no run": f"SELECT count(*) FROM tool_versions WHERE {_NO_RUN}",
     "joined of no call": "SELECT count(*) FROM joined WHERE id NOT IN (SELECT id FROM tool_calls)",
     "conflicts of no run": f"SELECT count(*) FROM conflicts WHERE {_NO_RUN}",
     "previews of no call": "SELECT count(*) FROM previews WHERE id NOT IN (SELECT id FROM tool_calls)",

@@ -11,6 +11,7 @@ from subluminal.ledger.fold.run import RUN_COLUMNS
 from subluminal.ledger.store.encoding import unpack_text
 from subluminal.ledger.store.lines import N_BITS, TIE_BITS
 from subluminal.ledger.store.policies import is_snapshot
+from subluminal.ledger.store.tool_versions import COLUMNS as VERSION_COLUMNS
 from subluminal.ledger.store.writer import Store
 from subluminal.ledger.trace.report import OWNERS, ROWS, Fault
 
@@ -200,6 +201,11 @@ _QUERIES = (
         "SELECT e.first_n, e.count, e.first_seq, p.shim_id, p.run_id FROM runs r JOIN spans e USING (run_no)"
         " LEFT JOIN producers p USING (producer_no) WHERE r.run_id = ? ORDER BY e.first_n",
         "a span's row",
+    ),
+    (
+        f"SELECT event, {', '.join(column for column in VERSION_COLUMNS if column not in ('run_id', 'event'))}"
+        " FROM tool_versions WHERE run_id = ? ORDER BY event, position",
+        "a tool version's row",
     ),
     (
         "SELECT call_id, shim_id, claimed_by, event FROM conflicts WHERE run_id = ? ORDER BY call_id, claimed_by",

@@ -261,6 +261,8 @@ class MessageScan:
             return pos + 1
         if byte == 0x5B and self._lists and self._container == "result" and self._key == b"tools":
             self._follow(MAX_TOOLS, _ANNOTATIONS, self.found.keep_tool)
+            assert self._elements is not None
+            self._elements.raw = self.found.keeping_raw()
             return pos + 1
         if byte == 0x7B and self._container == "" and self._key in self._followed:
             self._container = self._key.decode()

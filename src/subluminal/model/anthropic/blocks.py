@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from subluminal.contracts.jsontext import to_json
-from subluminal.model.members import Edit, Span, members, splice, text_of
+from subluminal.contracts.members import Edit, Span, members, splice, text_of
 from subluminal.model.refused import refused_name, wrapped
 from subluminal.model.words import ModelFault
 

@@ -6,7 +6,7 @@ index_of(data, found), value_of(data, found, "delta")
 
 from __future__ import annotations
 
-from subluminal.model.members import Span, folded, members, text_of
+from subluminal.contracts.members import Span, folded, members, text_of
 from subluminal.model.words import ModelFault
 
 MAX_INDEX_DIGITS = 6

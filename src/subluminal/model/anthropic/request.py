@@ -12,9 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from subluminal.model.anthropic.restoring import restored
-from subluminal.model.anthropic.watched import shown_text
-from subluminal.model.members import (
+from subluminal.contracts.members import (
     MAX_PARTS,
     MAX_TOOLS,
     Edit,
@@ -26,6 +24,8 @@ from subluminal.model.members import (
     taken_out,
     text_of,
 )
+from subluminal.model.anthropic.restoring import restored
+from subluminal.model.anthropic.watched import shown_text
 from subluminal.model.texts import texts_in
 from subluminal.model.words import ModelFault, Offered, Request, Returned
 

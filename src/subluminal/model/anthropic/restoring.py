@@ -7,7 +7,7 @@ follows. Text is spliced: all that is not restored reaches the provider as the c
 from __future__ import annotations
 
 from subluminal.contracts.jsontext import to_json
-from subluminal.model.members import MAX_PARTS, Edit, Span, elements_at, members, members_at, splice, text_of
+from subluminal.contracts.members import MAX_PARTS, Edit, Span, elements_at, members, members_at, splice, text_of
 from subluminal.model.refused import PREFIX, refused_name, unwrapped
 from subluminal.model.words import ModelFault
 

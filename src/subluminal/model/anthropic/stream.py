@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from subluminal.contracts.event_stream import Event, EventStream, Part
+from subluminal.contracts.members import Span, members, text_of
 from subluminal.model.anthropic import shapes
 from subluminal.model.anthropic.blocks import Block, CallIds, read_block
 from subluminal.model.anthropic.event import (
@@ -30,7 +31,6 @@ from subluminal.model.anthropic.event import (
 from subluminal.model.anthropic.held import HeldCall
 from subluminal.model.anthropic.usage import started, take_delta
 from subluminal.model.anthropic.watched import Watched
-from subluminal.model.members import Span, members, text_of
 from subluminal.model.words import ModelFault, Piece, Usage
 
 # Results of the provider's own tools come in one event: documents, images, search results.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from subluminal.contracts.members import elements_at, members
 from subluminal.model.anthropic.blocks import (
     Block,
     CallIds,
@@ -15,7 +16,6 @@ from subluminal.model.anthropic.blocks import (
 from subluminal.model.anthropic.usage import finished
 from subluminal.model.anthropic.watched import Watched
 from subluminal.model.arguments import read_exactly
-from subluminal.model.members import elements_at, members
 from subluminal.model.refused import fault_of_name
 from subluminal.model.words import Emitted, ModelFault, Piece
 

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from subluminal.contracts.event_stream import Event
-from subluminal.model.members import Span, members, text_of
+from subluminal.contracts.members import Span, members, text_of
 from subluminal.model.words import ModelFault
 
 ADDED = "response.output_item.added"

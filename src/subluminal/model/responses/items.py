@@ -21,8 +21,8 @@ from msgspec import Struct
 
 from subluminal.contracts.digest import blake2b
 from subluminal.contracts.jsontext import quote
+from subluminal.contracts.members import Span, members, text_of
 from subluminal.model.arguments import read_exactly
-from subluminal.model.members import Span, members, text_of
 from subluminal.model.refused import fault_of_name
 from subluminal.model.words import Observed
 

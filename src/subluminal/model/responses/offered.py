@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from subluminal.contracts.canonical import parse
 from subluminal.contracts.errors import CanonicalError
-from subluminal.model.members import MAX_TOOLS, Edit, Span, elements_at, members_at, taken_out, text_of
+from subluminal.contracts.members import MAX_TOOLS, Edit, Span, elements_at, members_at, taken_out, text_of
 from subluminal.model.texts import texts_in
 from subluminal.model.words import ModelFault, Offered
 

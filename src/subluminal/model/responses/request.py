@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from subluminal.model.members import MAX_PARTS, MAX_TOOLS, Edit, Span, elements_at, members, splice, text_of
+from subluminal.contracts.members import MAX_PARTS, MAX_TOOLS, Edit, Span, elements_at, members, splice, text_of
 from subluminal.model.refused import PREFIX
 from subluminal.model.responses.items import Item, read_item
 from subluminal.model.responses.offered import Tools, chosen_again, read_tools

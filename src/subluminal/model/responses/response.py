@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from subluminal.model.members import Edit, Span, elements_at, members_at, text_of
+from subluminal.contracts.members import Edit, Span, elements_at, members_at, text_of
 from subluminal.model.responses.items import Call, Item, observed, read_call, read_item
 from subluminal.model.responses.judged import Judged, Judgements
 from subluminal.model.words import ModelFault, Observed, Piece, Usage

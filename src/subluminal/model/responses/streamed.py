@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from subluminal.contracts.event_stream import Event, EventStream, Part
-from subluminal.model.members import splice
+from subluminal.contracts.members import splice
 from subluminal.model.responses.events import ADDED, DONE, FINAL, Told, read_event, rendered, text_events
 from subluminal.model.responses.held import Held, Sized
 from subluminal.model.responses.in_order import InOrder

@@ -21,7 +21,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from subluminal.contracts.jsontext import quote
-from subluminal.model.members import Edit, splice, text_of
+from subluminal.contracts.members import Edit, splice, text_of
 from subluminal.model.refused import PREFIX, refused_name, unwrapped, wrapped
 from subluminal.model.responses.items import (
     COMPUTER_CALL,

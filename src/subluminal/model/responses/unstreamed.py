@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from subluminal.model.members import Span, splice
+from subluminal.contracts.members import Span, splice
 from subluminal.model.responses.judged import Judgements, largest_whole
 from subluminal.model.responses.response import Whole
 from subluminal.model.words import Later, ModelFault, Piece

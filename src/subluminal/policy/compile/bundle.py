@@ -23,7 +23,9 @@ def compile_bundle(source: bytes, filename: str) -> dict[str, Any]:
 
 def snapshot_of(bundle: dict[str, Any]) -> dict[str, Any]:
     """The snapshot of a bundle that `load` has checked."""
-    defaults = {key: value for key, value in bundle["defaults"].items() if (key, value) != ("max_legs", MAX_LEGS)}
+    # What says nothing is not stated, so that spelling it out does not change the hash.
+    idle = (("max_legs", MAX_LEGS), ("changed_tools", "allow"), ("hide_denied_tools", False))
+    defaults = {key: value for key, value in bundle["defaults"].items() if (key, value) not in idle}
     snapshot = {"snapshot_format": SNAPSHOT_FORMAT, **bundle, "defaults": defaults, "rules": _normal(bundle["rules"])}
     snapshot["policy_hash"] = sha256(snapshot_bytes(snapshot)).hexdigest()
     return snapshot

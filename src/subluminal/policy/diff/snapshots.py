@@ -58,6 +58,29 @@ def _defaults(old: dict[str, Any], new: dict[str, Any]) -> list[Change]:
         direction, words = (LOOSENS, "more") if after > before else (TIGHTENS, "fewer")
         summary = f"a call may have {words} legs"
         changes.append(Change(direction, "changed", None, "defaults.max_legs", before, after, summary))
+    return [*changes, *_listing(old, new)]
+
+
+# From the loosest word to the strictest; what follows from each.
+_CHANGED_TOOLS = {
+    "allow": "a tool that has changed passes",
+    "warn": "a tool that has changed passes, and it is told",
+    "quarantine": "a tool that has changed is left out of lists and refused",
+}
+
+
+def _listing(old: dict[str, Any], new: dict[str, Any]) -> list[Change]:
+    changes = []
+    before, after = old.get("changed_tools", "allow"), new.get("changed_tools", "allow")
+    if before != after:
+        words = list(_CHANGED_TOOLS)
+        direction = LOOSENS if words.index(after) < words.index(before) else TIGHTENS
+        place = "defaults.changed_tools"
+        changes.append(Change(direction, "changed", None, place, before, after, _CHANGED_TOOLS[after]))
+    hid, hides = old.get("hide_denied_tools", False), new.get("hide_denied_tools", False)
+    if hid != hides:  # they are refused in either case
+        summary = f"tools that are denied whatever their arguments are {'left out of' if hides else 'shown in'} lists"
+        changes.append(Change(NEUTRAL, "changed", None, "defaults.hide_denied_tools", hid, hides, summary))
     return changes
 
 

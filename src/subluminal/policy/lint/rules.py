@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from subluminal.contracts.vocabulary import ANNOTATED_CLASSES, RISK_CLASSES
+from subluminal.contracts.vocabulary import ANNOTATED_CLASSES, LISTED_CLASSES, RISK_CLASSES
 from subluminal.policy.document.tree import Mapping, Node, Scalar, Sequence
 from subluminal.policy.lint.effects import EFFECTS, check_fail_open, check_overrides
 from subluminal.policy.lint.findings import MAX_FINDINGS, Finding, nearest, shown
@@ -71,7 +71,7 @@ def _asked(rule: dict[str, Any]) -> Iterator[tuple[Path, str]]:
 
 def _unknown_risk_classes(rules: dict[int, dict[str, Any]], linter: Linter) -> None:
     """A class that nothing above can have set makes a rule that silently never matches."""
-    known = set(ANNOTATED_CLASSES)  # no server's word makes a tool read_like
+    known = set(LISTED_CLASSES)  # no server's word makes a tool read_like
     for index, rule in rules.items():
         linter.base, linter.rule_id = ("rules", index), rule["rule_id"]
         for place, word in _asked(rule):

@@ -12,6 +12,7 @@ import pytest
 from harness.engine import FlatPlaces, Run, compiled, rule, tools
 from subluminal.contracts import policy as contract
 from subluminal.contracts.identity import Identity
+from subluminal.contracts.toolcall import ToolCall
 
 Script = Callable[[Run], Any]
 DELETE = object()
@@ -304,6 +305,12 @@ CASES = [
          defaults={"decision_on_error": "BLOCK", "fail_open_read_tools": True}),
     Case("Defaults.max_legs", [], ("defaults", "max_legs"), lambda run: run.action("t", continues="c", leg=3), B,
          defaults={"decision_on_error": "BLOCK", "max_legs": 2}),
+    Case("Defaults.changed_tools", [], ("defaults", "changed_tools"),
+         lambda run: run.action("t", risk_classes=frozenset({"changed"})), B,
+         defaults={"decision_on_error": "BLOCK", "changed_tools": "quarantine"}),
+    Case("Defaults.hide_denied_tools", [DENY], ("defaults", "hide_denied_tools"),
+         lambda run: run.stack.listing.hides(ToolCall("s", "t", None, 0)), True,
+         defaults={"decision_on_error": "BLOCK", "hide_denied_tools": True}),
     selector("env", ["prod"]),
     selector("agent_id", ["other"]),
     selector("client", ["claude"]),

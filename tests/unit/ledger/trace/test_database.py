@@ -31,6 +31,8 @@ def path(tmp_path: Path) -> str:
     lines += [a.start("git_push"), a.decision("REJECT_WITH_HINT", hint=HINT), a.end("ERROR")]
     told = {"agent_kind": "claude", "kind": "TextOutput", "channel": None, "text": "Hm.", "message": None, "data": None}
     lines.append(a.event("agent_event", agent=told))
+    seen = {"kind": "tool", "name": "push", "fingerprint": "f", "state": "new", "classes": ["new"]}
+    lines.append(a.event("tools_seen", tools={"server_name": "git", "launch": "", "items": [seen]}))
     for half in (lines[:7], lines[7:]):
         store.write(lambda half=half: [store.add(line) for line in half])
     other = EventMaker("run-2", "c").whole_run(2)
@@ -136,6 +138,9 @@ TAMPERED = {
         "UPDATE segments SET id = 99 WHERE id = 1",
         "1 segments out of the order of their run",
     ),
+    "tool_versions": ("UPDATE tool_versions SET state = 'pinned'", "a tool version's row disagrees"),
+    "tool_versions, removed": ("DELETE FROM tool_versions", "a tool version's row is missing"),
+    "tool_versions, of no run": ("UPDATE tool_versions SET run_id = 'no-run'", "1 tool_versions of no run"),
     "agent_events": ("UPDATE agent_events SET text = 'Fine.'", "text"),
     "agent_events, of another event": (
         "UPDATE agent_events SET id = id + (5 << 32)",

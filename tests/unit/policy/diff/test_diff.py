@@ -197,6 +197,26 @@ LOOSENING: dict[str, Edit] = {
 }
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "direction"),
+    [
+        ({}, {"changed_tools": "warn"}, "tightens"),
+        ({"changed_tools": "warn"}, {"changed_tools": "quarantine"}, "tightens"),
+        ({"changed_tools": "quarantine"}, {"changed_tools": "allow"}, "loosens"),
+        ({}, {"hide_denied_tools": True}, "neutral"),
+    ],
+)
+def test_what_becomes_of_changed_tools_has_a_direction(old: Any, new: Any, direction: str) -> None:
+    snapshots = []
+    for defaults in (old, new):
+        bundle = base()
+        put_top(defaults={"decision_on_error": "BLOCK", **defaults})(bundle)
+        snapshots.append(compiled(bundle))
+    (change,) = diff_snapshots(*snapshots)
+    assert change.direction == direction
+    assert change.path == f"defaults.{next(iter(new))}"
+
+
 @pytest.mark.parametrize("edit", LOOSENING.values(), ids=LOOSENING.keys())
 def test_loosening_is_critical(edit: Edit) -> None:
     found = changes(edit)

@@ -1,8 +1,8 @@
 """JSON text byte for byte: where the members of an object and the elements of an array stand, and how text is spliced.
 
-    members(text)                       {"type": Span, ...} in order; ModelFault: no object, or a key stands twice
+    members(text)                       {"type": Span, ...} in order; Misread: no object, or a key stands twice
     members(text, READ)                 the same, and no key that a sloppy parser takes for one of READ
-    elements(text, most)                [Span, ...]; ModelFault: no array, or more than `most` elements
+    elements(text, most)                [Span, ...]; Misread: no array, or more than `most` elements
     members_at(text, span, READ)        of a value inside `text`, with spans of the whole `text`; so `elements_at`
     span.of(text)                       the value, as it was written
     text_of(raw)                        a JSON string as str; None: it is none
@@ -22,8 +22,6 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Raw
 
-from subluminal.model.words import ModelFault
-
 # Agents have some dozen tools, and histories some thousand parts.
 MAX_TOOLS = 4_096
 MAX_PARTS = 100_000
@@ -37,6 +35,14 @@ UNREADABLE = (ValueError, RecursionError)
 _KEY = re.compile(rb'[ \t\r\n]*("[^"\\]*(?:\\.[^"\\]*)*")[ \t\r\n]*:[ \t\r\n]*')
 _BLANK = re.compile(rb"[ \t\r\n]*")
 _TWICE = "a key stands twice in one object"
+
+
+class Misread(Exception):
+    """Two readers could take it differently, or it is more than is held. `why` is a clause, without what was sent."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
 
 
 class Span(NamedTuple):
@@ -64,7 +70,7 @@ def members(text: bytes, read: Collection[str] = ()) -> dict[str, Span]:
         values = _object(text)
         _check_utf8(text)
     except UNREADABLE:
-        raise ModelFault("it is not one JSON object") from None
+        raise Misread("it is not one JSON object") from None
     at = text.index(b"{") + 1
     found: dict[str, Span] = {}
     for key, raw in values.items():
@@ -73,12 +79,12 @@ def members(text: bytes, read: Collection[str] = ()) -> dict[str, Span]:
         # Of two values under one key the last was read. Where the first stands, it either is not to be found, or it is
         # the same, and then there are more members in the text than were read.
         if place is None or _spelled(place[1]) != key or not text.startswith(value, place.end()):
-            raise ModelFault(_TWICE)
+            raise Misread(_TWICE)
         end = place.end() + len(value)
         found[key] = Span(place.end(), end, place.start(1))
         at = _end_of_blank(text, end) + 1
         if text[at - 1 : at] != (b"," if len(found) < len(values) else b"}"):
-            raise ModelFault(_TWICE)
+            raise Misread(_TWICE)
     if read:
         _check_variants(found, read)
     return found
@@ -90,9 +96,9 @@ def elements(text: bytes, most: int | None = None) -> list[Span]:
         values = _array(text)
         _check_utf8(text)
     except UNREADABLE:
-        raise ModelFault("it is not one JSON array") from None
+        raise Misread("it is not one JSON array") from None
     if most is not None and len(values) > most:
-        raise ModelFault(f"an array has more than {most:,} elements")
+        raise Misread(f"an array has more than {most:,} elements")
     at = text.index(b"[") + 1
     found: list[Span] = []
     for raw in values:
@@ -157,7 +163,7 @@ def _check_variants(found: Collection[str], read: Collection[str]) -> None:
         if key in read or (key.isascii() and key.islower() and key.isidentifier()):
             continue  # what has nothing to fold is itself
         if folded(key) in read:
-            raise ModelFault("a key is spelled in a way that only some parsers take for the key that it resembles")
+            raise Misread("a key is spelled in a way that only some parsers take for the key that it resembles")
 
 
 def folded(key: str) -> str:

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.effort import growth
-from subluminal.model.members import (
+from subluminal.contracts.members import (
     Edit,
+    Misread,
     Span,
     elements,
     elements_at,
@@ -20,7 +21,6 @@ from subluminal.model.members import (
     taken_out,
     text_of,
 )
-from subluminal.model.words import ModelFault
 
 scalars = st.none() | st.booleans() | st.integers(-(10**6), 10**6) | st.text(max_size=6)
 values = st.recursive(
@@ -61,7 +61,7 @@ def test_a_key_is_found_twice_exactly_where_a_parser_sees_it_twice(
     if len(set(seen)) == len(seen):
         assert list(members(text)) == seen
     else:
-        with pytest.raises(ModelFault):
+        with pytest.raises(Misread):
             members(text)
 
 
@@ -79,7 +79,7 @@ def test_a_key_is_found_twice_exactly_where_a_parser_sees_it_twice(
     ],
 )
 def test_a_key_that_stands_twice_is_a_fault(text: bytes) -> None:
-    with pytest.raises(ModelFault, match="twice"):
+    with pytest.raises(Misread, match="twice"):
         members(text)
 
 
@@ -104,20 +104,20 @@ def test_a_key_that_stands_twice_is_a_fault(text: bytes) -> None:
     ],
 )
 def test_what_is_not_one_object_is_a_fault(text: bytes) -> None:
-    with pytest.raises(ModelFault, match="not one JSON object"):
+    with pytest.raises(Misread, match="not one JSON object"):
         members(text)
 
 
 @pytest.mark.parametrize("text", [b"", b"{}", b"[1", b"[1]]", b'["\xff"]', b"[" * 100_000 + b"]" * 100_000])
 def test_what_is_not_one_array_is_a_fault(text: bytes) -> None:
-    with pytest.raises(ModelFault, match="not one JSON array"):
+    with pytest.raises(Misread, match="not one JSON array"):
         elements(text)
 
 
 @pytest.mark.parametrize("key", ["Type", "TYPE", " type", "type\\u0000x", "\\u0054ype"])
 def test_a_variant_of_a_key_that_is_read_is_a_fault_and_others_are_not(key: str) -> None:
     text = f'{{"{key}":1,"kind":2}}'.encode()
-    with pytest.raises(ModelFault, match="spelled"):
+    with pytest.raises(Misread, match="spelled"):
         members(text, ("type",))
     assert len(members(text, ("name",))) == 2
 
