@@ -7,6 +7,7 @@ import time
 from typing import NamedTuple
 
 from subluminal.contracts.errors import UsageError
+from subluminal.contracts.short_ids import named, runs_back
 from subluminal.host.run.listing import kill, list_runs
 from subluminal.host.run.processes import run_processes, send_signal
 from subluminal.host.run.registration import registered
@@ -15,7 +16,6 @@ from subluminal.reports.printable import printable
 # `sub run` looks ten times a second and needs up to 3.6 s to end an agent that will not.
 WAIT_S = 6.0
 _POLL_S = 0.05
-MIN_PREFIX = 4
 
 
 class Killed(NamedTuple):
@@ -27,19 +27,17 @@ class Killed(NamedTuple):
 
 
 def runs_named(run: str | None) -> list[str]:
-    """The runs that are meant: by an id, the beginning of one, or `last`; None: all that are not stopped yet."""
+    """The runs that are meant (`short_ids`), as far as they have state here; None: all that are not stopped yet."""
     known = list_runs()
     if run is None:
         return [info.run_id for info in known if info.terminated is None]
-    if run == "last":
-        return [info.run_id for info in known[:1]]
-    ids = [info.run_id for info in known]
-    if run in ids or len(run) < MIN_PREFIX:
-        return [run]
-    matches = [run_id for run_id in ids if run_id.startswith(run)]
+    back = runs_back(run)
+    if back is not None:
+        return [info.run_id for info in known[back : back + 1]]
+    matches = named(run, [info.run_id for info in known])
     if len(matches) > 1:
         shown = ", ".join(printable(run_id) for run_id in matches[:5])
-        raise UsageError(f"{run!r} is the beginning of {len(matches)} runs", hint=f"Give more of it: {shown}")
+        raise UsageError(f"{run!r} may be any of {len(matches)} runs", hint=f"Give more of it: {shown}")
     return matches or [run]
 
 

@@ -1,4 +1,4 @@
-"""Times as people write and read them: RFC 3339 or `15m`, `2h`, `3d` in; local clock time and durations out."""
+"""Times as people write and read them: RFC 3339, `15m`, `2h`, `today` in; local clock time and durations out."""
 
 from __future__ import annotations
 
@@ -7,18 +7,24 @@ from datetime import UTC, datetime
 from subluminal.contracts.errors import UsageError
 from subluminal.contracts.moments import epoch_ms, is_moment
 
+_DAYS = {"today": 0, "yesterday": 1}
 _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 
 
 def moment_ms(text: str, now_ms: int) -> int:
     """Milliseconds since the epoch. A moment without an offset is local time."""
+    if text in _DAYS:
+        from datetime import timedelta
+
+        day = datetime.fromtimestamp(now_ms / 1000).date() - timedelta(days=_DAYS[text])
+        return max(0, int(datetime(day.year, day.month, day.day).timestamp() * 1000))
     number, unit = text[:-1], text[-1:]
     if unit in _UNITS_MS and number.isascii() and number.isdigit() and len(number) < 10:
         return max(0, now_ms - int(number) * _UNITS_MS[unit])
     try:
         return max(0, int(datetime.fromisoformat(text).timestamp() * 1000))
     except (ValueError, OverflowError):
-        hint = "Write 2026-01-31T09:30:00Z, 2026-01-31, or 30s, 15m, 2h, 3d, 1w ago."
+        hint = "Write today, yesterday, 2026-01-31, 2026-01-31T09:30:00Z, or 30s, 15m, 2h, 3d, 1w ago."
         raise UsageError(f"{text!r} is no time.", hint=hint) from None
 
 
