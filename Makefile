@@ -6,7 +6,7 @@ USABLE := $(VENV)/.usable
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 
-.PHONY: setup demo test test-clients test-servers test-conformance fuzz check bench bench-peers clean
+.PHONY: setup demo test test-clients test-servers test-conformance fuzz check bench bench-peers dist clean
 
 setup: $(STAMP)
 
@@ -77,6 +77,20 @@ bench: setup
 # Other MCP proxies beside ours, each in an environment of its own. A few minutes; needs the package index once.
 bench-peers: setup
 	@$(BIN)/python bench/peers.py
+
+# What a release consists of (docs/releasing.md), built and tried: the wheel in an environment of its own.
+DIST ?= dist
+dist: setup
+	@rm -rf $(DIST) && mkdir -p $(DIST)
+	@$(BIN)/python -m hatchling build -d $(abspath $(DIST)) >/dev/null
+	@cd $(DIST) && sha256sum *.whl *.tar.gz > SHA256SUMS && sha256sum -c --quiet SHA256SUMS && ls
+	@$(PYTHON) -m venv --without-pip $(DIST)/.tried
+	@$(PIP) --no-deps --no-index --target $(DIST)/.tried/packages $(DIST)/*.whl
+	@PYTHONPATH=$(DIST)/.tried/packages:$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \
+		$(DIST)/.tried/bin/python -m subluminal version
+	@rm -rf $(DIST)/.tried
+	@if docker info >/dev/null 2>&1; then docker build -q -f deploy/Dockerfile -t subluminal:$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml) .; \
+	else echo "no Docker daemon answers here; the image was not built"; fi
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache bench/build

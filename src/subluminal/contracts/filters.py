@@ -75,7 +75,9 @@ class Filter:
 
     @property
     def flags(self) -> list[str]:
-        return list(dict.fromkeys((self.option, "--" + self.name.replace("_", "-"))))
+        """A moment's name speaks of milliseconds, which nobody types."""
+        names = () if self.kind == MOMENT else ("--" + self.name.replace("_", "-"),)
+        return list(dict.fromkeys((self.option, *names)))
 
     def read(self, value: Any) -> Any:
         """What was asked for, checked and in its normal form: a list, or a number or text; None: nothing."""

@@ -16,7 +16,7 @@ COMMANDS: Table = {
     "check": ("subluminal.cli.policy.check", "check_command", "Judge recorded calls again under a policy."),
     "compile": ("subluminal.cli.policy.lint", "compile_command", "Print the compiled snapshot and its policy_hash."),
     "schema": ("subluminal.cli.policy.schema", "schema_command", "Print the JSON Schema, for editors."),
-    "fmt": ("subluminal.cli.policy.edit", "fmt_command", "Format policies; comments stay."),
+    "fmt": ("subluminal.cli.policy.fmt", "fmt_command", "Format policies; comments stay."),
 }
 
 

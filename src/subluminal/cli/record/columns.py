@@ -71,7 +71,7 @@ def chosen(values: Values, known: Sequence[Column], usual: Iterable[str], keys: 
 def picked(rows: Iterable[Row], values: Values, columns: Sequence[Column]) -> Iterator[Row]:
     """Rows for programs: all keys, or those of the columns that were asked for."""
     for row in rows:
-        yield row if values["columns"] is None else {column.key: row[column.key] for column in columns}
+        yield row if values["columns"] is None else {column.key: row.get(column.key) for column in columns}
 
 
 def print_columns(

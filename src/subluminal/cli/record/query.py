@@ -24,7 +24,7 @@ from subluminal.reports.printable import printable
 DEFAULT_LIMIT = 50
 _PAGE = 1000
 # The words of the options, beside the names of the columns.
-_GROUP_WORDS = {found.word: found.column for found in CALL_FILTERS if found.column in GROUPS}
+GROUP_WORDS = {found.word: found.column for found in CALL_FILTERS if found.column in GROUPS}
 
 HELP = """Search recorded tool calls, newest first.
 
@@ -39,6 +39,7 @@ Examples:
   sub query --would block --since today          what a policy that only observes would stop
   sub query --status ERROR --status TIMEOUT --group-by server,tool
   sub query --text 'DROP TABLE' --since 2026-01-31
+  sub query --since 2d --plot
   sub query --run last --limit 0 --csv > calls.csv
 """
 
@@ -53,7 +54,8 @@ OPTIONS = [
     *filter_options(CALL_FILTERS),
     Option("--count", "count", "Print only how many there are.", is_flag=True),
     *COLUMN_OPTIONS,
-    Option("--group-by", "group_by", "Count per group, e.g. tool,decision (also day, hour).", metavar="COLUMNS"),
+    Option("--plot", "plot", "Calls, refusals and latency over time, as bars.", is_flag=True),
+    Option("--group-by", "group_by", "Count per group: tool,decision; day, hour, minute.", metavar="COLUMNS"),
     *PAGE_OPTIONS,
 ]
 
@@ -61,11 +63,17 @@ OPTIONS = [
 def query(values: Values) -> int:
     if values["count"] and values["group_by"]:
         raise UsageError("--count and --group-by exclude each other: groups are counts already.")
+    if values["columns"] and (values["count"] or values["group_by"] or values["plot"]):
+        raise UsageError("--columns is about calls: it goes with neither --count, --group-by nor --plot.")
+    if values["plot"] and (values["count"] or values["group_by"]):
+        raise UsageError("--plot goes with neither --count nor --group-by: it groups by time itself.")
     limit = begin_page(values)
     with open_or_empty() as ledger:
         filters = Filters(**conditions(CALL_FILTERS, values, ledger))
         if values["count"]:
             _print_count(ledger.count(filters), values)
+        elif values["plot"]:
+            _print_plot(ledger, filters, values)
         elif values["group_by"]:
             _print_groups(ledger, filters, values, limit)
         else:
@@ -175,15 +183,26 @@ def _colour(row: Row) -> str | None:
 # What a narrow terminal goes without first.
 _GROUP_DROP = ("AVG", "MAX", "THROTTLED", "P50", "ALLOWED", "P95", "ERRORS")
 
+
+def _print_plot(ledger: Ledger, filters: Filters, values: Values) -> None:
+    from subluminal.cli.record.plot import bars, over_time
+
+    rows = over_time(ledger, filters)
+    if not rows:
+        say_nothing_found(ledger, "No call matches.")
+    if not print_rows(rows, values) and rows:
+        sys.stdout.write("\n".join(bars(rows)) + "\n")
+
+
 # -- groups ---------------------------------------------------------------------------------------------------------
 
 
 def _print_groups(ledger: Ledger, filters: Filters, values: Values, limit: int) -> None:
     words = [word.strip() for word in values["group_by"].split(",") if word.strip()]
-    by = list(dict.fromkeys(_GROUP_WORDS.get(word, word) for word in words))
+    by = list(dict.fromkeys(GROUP_WORDS.get(word, word) for word in words))
     if not by or any(name not in GROUPS for name in by):
-        wrong = ", ".join(word for word in words if _GROUP_WORDS.get(word, word) not in GROUPS) or "nothing"
-        hint = f"Known: {', '.join([*_GROUP_WORDS, *GROUPS])}, joined by commas."
+        wrong = ", ".join(word for word in words if GROUP_WORDS.get(word, word) not in GROUPS) or "nothing"
+        hint = f"Known: {', '.join([*GROUP_WORDS, *GROUPS])}, joined by commas."
         raise UsageError(f"Cannot group by {wrong}.", hint=hint)
     rows = ledger.group(filters, by=by, limit=limit or 100_000)
     if not rows:

@@ -11,7 +11,7 @@ from subluminal.cli.render.moments import between_ms, date_and_clock, duration, 
 from subluminal.cli.render.output import note
 from subluminal.cli.render.rows import print_rows
 from subluminal.contracts.filters import OF_THEIR_CALLS, RUN_FILTERS, Filters, RunFilters
-from subluminal.ledger.read.ledger import MAX_LIMIT, RUN_COLUMNS, known, open_or_empty
+from subluminal.ledger.read.ledger import MAX_LIMIT, RUN_COLUMNS, Row, known, open_or_empty
 from subluminal.reports.printable import printable
 
 HELP = """List runs, latest first.
@@ -37,6 +37,7 @@ COLUMNS = (
     Column("started", "started_at", lambda row, wide: (date_and_clock if wide else short_time)(row["started_at"])),
     Column("duration", "duration_ms", lambda row, wide: duration(row["duration_ms"]), is_number=True),
     Column("calls", "calls_total", is_number=True),
+    Column("activity", "activity"),
     Column("blocked", "calls_blocked", is_number=True),
     Column("throttled", "calls_throttled", is_number=True),
     Column("errors", "errors_total", is_number=True),
@@ -45,7 +46,7 @@ _JSON_KEYS = {"metadata_json": "meta", "workload_json": "workload", "usage_json"
 _KEYS = (*(_JSON_KEYS.get(name, name) for name in RUN_COLUMNS), "duration_ms", "cursor")
 _USUAL = [column.word for column in COLUMNS]
 # What a narrow terminal goes without first.
-_DROPPED = ("env", "throttled", "client", "agent", "duration")
+_DROPPED = ("env", "throttled", "activity", "client", "agent", "duration")
 _STATUS_COLOURS = {"RUNNING": "cyan", "FAILED": "red", "TERMINATED": "bright_red", "CANCELLED": "yellow"}
 
 
@@ -62,11 +63,22 @@ def runs(values: Values) -> int:
         {**row, "duration_ms": between_ms(row["started_at"], row["ended_at"]), "cursor": cursor}
         for row, cursor in zip(page.rows, page.cursors, strict=True)
     ]
+    if any(column.key == "activity" for column in columns) and not (values["as_json"] or values["as_csv"]):
+        _draw(rows)
     if not print_rows(picked(rows, values, columns), values) and rows:
         print_columns(rows, values, columns, _DROPPED, lambda row: _STATUS_COLOURS.get(row["status"]))
     if page.next_cursor is not None:
         note(f"More: --cursor {page.next_cursor}, a higher --limit, or --limit 0 for all.")
     return 0
+
+
+def _draw(rows: list[Row]) -> None:
+    """A spark line of its calls for each."""
+    from subluminal.cli.record.plot import spark
+
+    with open_or_empty() as ledger:
+        for row in rows:
+            row["activity"] = spark(ledger, row["run_id"])
 
 
 RUNS = Command("runs", runs, HELP, OPTIONS)

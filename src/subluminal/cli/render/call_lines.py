@@ -30,7 +30,7 @@ def call_lines(row: Row, columns: int | None, *, tag: str = "", elapsed_ms: int 
 
 def _first_line(row: Row, columns: int | None, tag: str, elapsed_ms: int | None) -> str:
     word, colour = state_word(row)
-    took = latency(row) if row["status"] else "" if elapsed_ms is None else duration(elapsed_ms)
+    took = latency(row) if row["status"] else "" if elapsed_ms is None or _refused(row) else duration(elapsed_ms)
     head = f"{clock(row['created_at'])}  "
     state = pad(word, 9)
     name = f"{row['server_name']}/{row['tool_name']}"
@@ -101,10 +101,11 @@ def details(row: Row) -> list[tuple[str, str | None]]:
         )
     hint = row.get("hint")
     if hint:
-        said.append((f"hint: {hint['hint_text']}", None))
+        if not is_told(hint["hint_text"], [text for text, _ in said]):
+            said.append((f"hint: {hint['hint_text']}", None))
         if hint.get("suggested_args") is not None:
             said.append((f"try: {json_text(hint['suggested_args'])}", None))
-        if hint.get("retry_advice"):
+        if hint.get("retry_advice") and not is_told(hint["retry_advice"], [text for text, _ in said]):
             said.append((hint["retry_advice"], None))
     if row["ambiguous"]:
         said.append((f"ambiguous message: {row['ambiguous']}", "yellow"))
@@ -114,6 +115,13 @@ def details(row: Row) -> list[tuple[str, str | None]]:
         if parts or message:
             said.append((" ".join(parts) + (f": {message}" if message else ""), "red"))
     return said
+
+
+def is_told(text: str, told: list[str]) -> bool:
+    """Whether every sentence of it stands in what was said before."""
+    before = " ".join(" ".join(told).split())
+    sentences = [sentence.strip(" .") for sentence in " ".join(text.split()).split(". ")]
+    return all(sentence in before for sentence in sentences)
 
 
 def _by(row: Row) -> str:

@@ -58,6 +58,15 @@ def short_time(ts: str | None) -> str:
     return moment.strftime("%H:%M:%S" if today else "%m-%d %H:%M")
 
 
+_STEPS = {"day": "%Y-%m-%d", "hour": "%m-%d %H:%M", "minute": "%H:%M"}
+
+
+def time_of_step(ts: str, step: str) -> str:
+    """Where a day, an hour or a minute begins."""
+    moment = parsed(ts)
+    return moment.strftime(_STEPS[step]) if moment else "-"
+
+
 def between_ms(start: str | None, end: str | None) -> int | None:
     if not (start and end and is_moment(start) and is_moment(end)):
         return None
@@ -65,9 +74,13 @@ def between_ms(start: str | None, end: str | None) -> int | None:
 
 
 def duration(ms: int | None) -> str:
-    """Short, with two or three figures that mean something; a duration that is not known is a dash."""
+    """Short, with two or three figures that mean something; a duration that is not known is a dash.
+
+    Whole milliseconds are what is recorded: less than one is not nothing."""
     if ms is None:
         return "-"
+    if ms == 0:
+        return "<1 ms"
     if ms < 1000:
         return f"{ms} ms"
     if ms < 10_000:
@@ -80,3 +93,10 @@ def duration(ms: int | None) -> str:
         return f"{minutes}m {seconds:02d}s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours}h {minutes:02d}m" if hours < 48 else f"{hours // 24}d {hours % 24:02d}h"
+
+
+def short_duration(us: int) -> str:
+    """From microseconds."""
+    if us < 1000:
+        return f"{us} µs"
+    return f"{us / 1000:.1f} ms" if us < 100_000 else duration(us // 1000)

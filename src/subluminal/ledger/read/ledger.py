@@ -58,6 +58,7 @@ GROUPS = {
     },
     "day": "substr(c.created_at, 1, 10)",
     "hour": "substr(c.created_at, 1, 13)",
+    "minute": "substr(c.created_at, 1, 16)",
 }
 MAX_LIMIT = 100_000
 

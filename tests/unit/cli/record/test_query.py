@@ -91,6 +91,8 @@ def test_calls_come_newest_first(home):
         (["--since", timestamp(BASE_MS + 3_000_000), "--tool", "ls"], ["ls"]),
         (["--until", timestamp(BASE_MS + 3_000_000)], ["git_status"] * 3),
         (["--since", "1m"], []),
+        (["--since", "today"], []),
+        (["--until", "yesterday", "--tool", "ls"], ["ls"]),
         (["--agent", "repo-fixer", "--client", "claude", "--env", "dev", "--tool", "rm"], ["rm"]),
         (["--agent", "somebody-else"], []),
         (["--args-hash", f"{2:064x}", "--server", "git"], ["git_status"]),
@@ -273,12 +275,33 @@ def test_runs_are_found_by_their_calls_and_go_by_the_same_filters(home):
     assert found("--server", "nobody") == [] and len(found("--agent-id", "repo-fixer")) == 2
 
 
+def test_a_plot_has_a_bar_for_each_step_of_time_and_the_same_as_rows(home):
+    shown_rows = rows(run_sub(home, "query", "--plot", "--json"))
+    assert sum(row["calls"] for row in shown_rows) == 8 and [row["step"] for row in shown_rows] == ["minute"] * 2
+    head, first, second = run_sub(home, "query", "--plot").stdout.splitlines()
+    assert head.split() == ["TIME", "CALLS", "CALLS", "REFUSED", "P95"]
+    assert "█" in first and "▒" not in first and first.split()[-4:] == ["3", "0", "3", "ms"]
+    assert "▒" in second and second.split()[-4:-2] == ["5", "2"] and second.count("█") + second.count("▒") == 40
+    assert run_sub(home, "query", "--plot", "--count").returncode == 2
+
+
+def test_runs_have_a_spark_line_where_there_is_room(home):
+    head, *lines = shown(home, 200, "runs")
+    assert "ACTIVITY" in head and "█" in lines[0] and "█" in lines[1]
+
+
 def test_a_terminal_gets_colour_and_lines_that_fit(home):
     env = sub_environment(home, PYTHONUTF8="1")
     with TerminalProgram([sys.executable, "-m", "subluminal", "query"], env=env, columns=90) as program:
         program.wait_for("git/git_status")
         assert program.process.wait(20) == 0
     assert b"\x1b[31m" in program.raw  # a refusal in red
+
+
+def test_force_color_asks_for_it_in_a_pipe_and_no_color_goes_before(home):
+    assert "\x1b[31m" in run_sub(home, "query", FORCE_COLOR="1").stdout
+    assert "\x1b" not in run_sub(home, "query", FORCE_COLOR="0").stdout
+    assert "\x1b" not in run_sub(home, "query", FORCE_COLOR="1", NO_COLOR="").stdout
 
 
 def test_no_color_is_obeyed_on_a_terminal(home):
@@ -303,6 +326,7 @@ def test_no_color_is_obeyed_on_a_terminal(home):
         (["--decision", "MAYBE"], "'MAYBE' is not"),
         (["--decision", "t"], "'t' is not one of 'ALLOW', 'BLOCK', 'THROTTLE', 'REJECT_WITH_HINT', 'TERMINATE_RUN'"),
         (["--columns", "tool,colour"], "There is no column 'colour'."),
+        (["--columns", "tool", "--count"], "--columns is about calls"),
         (["--run", "last~2"], "holds only 2 runs"),
         (["--nope"], "No such option"),
         (["--run", "run-"], "More than one run begins with 'run-': run-git, run-shell."),
