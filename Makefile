@@ -6,7 +6,7 @@ USABLE := $(VENV)/.usable
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 
-.PHONY: setup sdks demo test test-compiled native wheels test-clients test-servers test-conformance fuzz fuzz-native check bench bench-peers bench-suggest clean
+.PHONY: setup sdks demo test test-compiled native wheels test-clients test-servers test-conformance fuzz fuzz-native check bench bench-peers bench-suggest dist clean
 
 setup: $(STAMP)
 
@@ -113,6 +113,20 @@ bench-peers: setup
 ABUSES ?= tests/fixtures/suggest/abuses.yaml
 bench-suggest: setup
 	@$(BIN)/python bench/suggest.py --missed --abuses $(ABUSES)
+
+# What a release consists of (docs/releasing.md), built and tried: the wheel in an environment of its own.
+DIST ?= dist
+dist: setup
+	@rm -rf $(DIST) && mkdir -p $(DIST)
+	@$(BIN)/python -m hatchling build -d $(abspath $(DIST)) >/dev/null
+	@cd $(DIST) && sha256sum *.whl *.tar.gz > SHA256SUMS && sha256sum -c --quiet SHA256SUMS && ls
+	@$(PYTHON) -m venv --without-pip $(DIST)/.tried
+	@$(PIP) --no-deps --no-index --target $(DIST)/.tried/packages $(DIST)/*.whl
+	@PYTHONPATH=$(DIST)/.tried/packages:$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \
+		$(DIST)/.tried/bin/python -m subluminal version
+	@rm -rf $(DIST)/.tried
+	@if docker info >/dev/null 2>&1; then docker build -q -f deploy/Dockerfile -t subluminal:$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml) .; \
+	else echo "no Docker daemon answers here; the image was not built"; fi
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache bench/build src/subluminal/native/*.so

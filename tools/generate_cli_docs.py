@@ -31,8 +31,10 @@ Every command and its options, generated from `--help` by `python tools/generate
 - `--csv` gives a cell of text that a spreadsheet would compute (it begins with `=`, `+`, `-`, `@`, a full-width form of
   these, a tab or a line break) an apostrophe before it; numbers stay numbers. Without it the value is what it was.
 - Exit codes: 0 fine; 1 violations or failure found; 2 usage or tool error; `sub run` returns its command's own.
-- Colour only on a terminal, and never with `NO_COLOR`. No prompt without a terminal.
-- A run is named by its id, by an unambiguous beginning of it, or as `last`.
+- Colour only on a terminal, and never with `NO_COLOR`; with `FORCE_COLOR` elsewhere too. No prompt without a terminal.
+- A run goes by its id, by a beginning or end of it that no other has, as `last`, or as `last~1` for the one before; a
+  call by its id or a beginning or end of it. What is shown short on a terminal is such an end.
+- Words may be cut short and in any case where only one begins so: `--decision reject`, `--status succ`.
 """
 
 

@@ -61,6 +61,8 @@ class Adopter:
         return self.config.read_bytes()
 
     def sub(self, *words: str, check: bool = True, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        if words[0] == "import" and self.config.name == ".mcp.json":
+            words = (*words, "--scope", "project")  # the repository's file, which others would have too
         done = subprocess.run(
             [SUB, *words],
             env=self.env(),
@@ -75,7 +77,9 @@ class Adopter:
         return done
 
     def env(self) -> dict[str, str]:
-        return {**programs.base_env(self.home), **self.variables, MARKER_VARIABLE: self.marker}
+        base = programs.base_env(self.home)
+        base["PATH"] = f"{os.path.dirname(SUB)}:{base['PATH']}"  # a repository's file names `sub` without its place
+        return {**base, **self.variables, MARKER_VARIABLE: self.marker}
 
     def start(
         self, model: ModelServer, *, before: tuple[str, ...] = (), tools: tuple[str, ...] = (), patient: bool = True

@@ -5,6 +5,8 @@ The command is the request's own (`program` and `args`), and the prompt is its l
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from subluminal.agents.base import Backend, EventBuilder, RunRequest
 from subluminal.agents.lines import MAX_LINE_BYTES, BadLine, LineSplitter
 from subluminal.contracts.agent_event import AgentEvent
@@ -16,7 +18,8 @@ KIND = "generic"
 class Mapper:
     """One Status per line that is not blank: its number and its size."""
 
-    def __init__(self, max_line_bytes: int = MAX_LINE_BYTES) -> None:
+    def __init__(self, max_line_bytes: int = MAX_LINE_BYTES, heard: Callable[[bytes], None] | None = None) -> None:
+        self._heard = heard
         self.final_text: str | None = None
         self.failure: str | None = None
         self._events = EventBuilder(KIND)
@@ -24,6 +27,8 @@ class Mapper:
         self._count = 0
 
     def feed(self, data: bytes) -> list[AgentEvent]:
+        if self._heard is not None:
+            self._heard(data)
         return [event for line in self._splitter.feed(data) for event in self._map(line)]
 
     def finish(self) -> list[AgentEvent]:
@@ -36,6 +41,9 @@ class Mapper:
 
 
 class Generic(Backend):
+    """`heard`: who gets what the program prints, as it comes; it is in no event."""
+
+    heard: Callable[[bytes], None] | None = None
     kind = KIND
     client = "custom"
     program = ""
@@ -47,4 +55,4 @@ class Generic(Backend):
         return [request.program, *request.args, request.prompt]
 
     def mapper(self) -> Mapper:
-        return Mapper()
+        return Mapper(heard=self.heard)

@@ -75,6 +75,10 @@ class Recorder:
             self._write(_encode(masked))
         self._producer.close("TERMINATED" if terminated else RUN_STATUS[completion.status], of_run)
 
+    def leave(self, status: str) -> None:
+        """The end of what we had to say, where there was no agent of ours."""
+        self._producer.close(status)
+
     def _write(self, agent: bytes) -> None:
         self._producer.gate.agent_note(agent.decode(), time.time_ns() // 1_000_000)
         self._producer.hand_over()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def filter_options(table: tuple[Filter, ...]) -> list[Option]:
     return [
         Option(
-            found.option,
+            "/".join(found.flags),
             found.name,
             found.help,
             metavar=found.metavar,
@@ -30,7 +30,7 @@ def filter_options(table: tuple[Filter, ...]) -> list[Option]:
 
 
 def conditions(table: tuple[Filter, ...], values: Values, ledger: Ledger) -> dict[str, Any]:
-    """For `Filters` of this table. A run goes by its id, the beginning of it, or "last"."""
+    """For `Filters` of this table. A run goes by whatever `Ledger.resolve_run` knows it by."""
     now = time.time_ns() // 1_000_000
     asked = {found.name: values[found.name] for found in table}
     for found in table:

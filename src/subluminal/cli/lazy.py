@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import os
 from typing import Any
 
 import click
@@ -13,6 +14,15 @@ from subluminal.cli.options import Command
 
 # name -> (module, attribute, one-line help). The attribute is click's command, or one of `options`.
 Table = dict[str, tuple[str, str, str]]
+
+
+def _completing(command: click.Command) -> click.Command:
+    """Someone has pressed Tab: the command, or those of the group, with values to offer."""
+    from subluminal.cli.about.values import offered
+
+    for below in command.commands.values() if isinstance(command, click.Group) else ():
+        _completing(below)
+    return offered(command)
 
 
 class LazyGroup(click.Group):
@@ -30,7 +40,8 @@ class LazyGroup(click.Group):
         if entry is None:
             return None
         command: click.Command | Command = getattr(importlib.import_module(entry[0]), entry[1])
-        return command.click_command() if isinstance(command, Command) else command
+        found = command.click_command() if isinstance(command, Command) else command
+        return _completing(found) if "_SUB_COMPLETE" in os.environ else found
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

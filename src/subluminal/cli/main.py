@@ -35,11 +35,15 @@ COMMANDS: Table = {
     "ledgerd": ("subluminal.cli.record.ledgerd", "ledgerd_command", "The ledger daemon (starts by itself)."),
     "doctor": ("subluminal.cli.about.doctor", "doctor_command", "Check the installation and say how to mend it."),
     "shim": ("subluminal.cli.about.shim", "shim_command", "The process between an agent and one server."),
+    "config": ("subluminal.cli.about.config", "config_command", "Show the settings in force and where each is from."),
     "hash": ("subluminal.cli.about.hash", "hash_command", "Print the args_hash of a JSON object."),
     "help": ("subluminal.cli.about.help", "help_command", "Read about a topic or a command."),
-    "completion": ("subluminal.cli.about.completion", "completion_command", "Print shell completion."),
+    "completion": ("subluminal.cli.about.completion", "completion_command", "Print or install shell completion."),
+    "uninstall": ("subluminal.cli.about.uninstall", "uninstall_command", "Take everything out again."),
     "version": ("subluminal.cli.about.version", "version_command", "Print versions."),
 }
+
+COMPLETION_VARIABLE = "_SUB_COMPLETE"
 
 
 @click.group(

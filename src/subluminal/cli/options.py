@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from subluminal.contracts.filters import word_meant
+
 if TYPE_CHECKING:
     import click
 
@@ -49,23 +51,34 @@ class Option:
         if self.kind is int:
             return int(text)
         if self.choices:
-            return next(word for word in self.choices if word.lower() == text.lower())
+            word = word_meant(text, self.choices)
+            if word is None:
+                raise ValueError(text)
+            return word
         return text
 
 
 class Command:
     """`work` gets the values by name and returns the exit code."""
 
-    __slots__ = ("argument", "help", "name", "options", "work")
+    __slots__ = ("argument", "help", "name", "options", "otherwise", "work")
 
     def __init__(
-        self, name: str, work: Callable[[Values], int], help: str, options: list[Option], argument: str | None = None
+        self,
+        name: str,
+        work: Callable[[Values], int],
+        help: str,
+        options: list[Option],
+        argument: str | None = None,
+        otherwise: str | None = None,
     ) -> None:
+        """`otherwise`: what the argument is where it is left out."""
         self.name = name
         self.work = work
         self.help = help
         self.options = options
         self.argument = argument
+        self.otherwise = otherwise
 
     def parse(self, args: list[str]) -> Values | None:
         """The values of an ordinary command line; None: leave it to click."""
@@ -89,6 +102,8 @@ class Command:
                 values[option.name] = (*values[option.name], value) if option.multiple else value
         except (KeyError, ValueError, StopIteration):
             return None
+        if self.otherwise is not None and not plain:
+            plain = [self.otherwise]
         if len(plain) != (self.argument is not None):
             return None
         if self.argument is not None:
@@ -100,9 +115,10 @@ class Command:
 
         params: list[click.Parameter] = []
         if self.argument is not None:
-            params.append(click.Argument([self.argument], metavar=self.argument.upper()))
+            metavar = self.argument.upper() if self.otherwise is None else f"[{self.argument.upper()}]"
+            params.append(click.Argument([self.argument], metavar=metavar, default=self.otherwise))
         for option in self.options:
-            kind: Any = click.Choice(option.choices, case_sensitive=False) if option.choices else option.kind
+            kind: Any = _words(option.choices) if option.choices else option.kind
             params.append(
                 click.Option(
                     [option.name, *option.flags],
@@ -119,3 +135,14 @@ class Command:
             return self.work(values)
 
         return click.Command(self.name, callback=callback, params=params, help=self.help)
+
+
+def _words(choices: Sequence[str]) -> click.Choice[str]:
+    """Words as `Option.value` takes them; another one is answered with the list."""
+    import click
+
+    class Words(click.Choice[str]):
+        def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+            return super().convert(word_meant(str(value), choices) or value, param, ctx)
+
+    return Words(choices)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 
 import msgspec
@@ -10,6 +11,7 @@ import msgspec
 from subluminal.clients import routed, wrapping
 from subluminal.clients.base import Client, ConfigFile, Entry, Place
 from subluminal.clients.configured import (
+    PROJECT,
     Configured,
     address_of,
     as_configured,
@@ -101,11 +103,18 @@ def survey_file(client: Client, file: ConfigFile, config: Config | None) -> Surv
     return SurveyedFile(client.name, file.path, file.scope, entries)
 
 
+def _program(sub: str, scope: str) -> str:
+    """Where it is. A repository's entry names no place; one of our own does, for clients have a PATH of their own."""
+    if os.path.isabs(sub):
+        return sub
+    return (shutil.which(sub) or "") if scope == PROJECT and os.sep not in sub else ""
+
+
 def _survey_entry(client: Client, entry: Entry, document: Document, config: Config | None) -> SurveyedEntry:
     project = entry.location[1] if entry.location[:1] == ("projects",) else None
     found = routed.recognise(entry)
     if found is not None:
-        exists = os.path.isabs(found.sub) and os.access(found.sub, os.X_OK)
+        exists = os.access(_program(found.sub, entry.scope), os.X_OK)
         surveyed = SurveyedEntry(entry.name, entry.scope, project, "stdio", True, found.sub, exists, found.server_name)
         surveyed.options = found.options
         if found.is_remote:

@@ -48,7 +48,9 @@ TEXT_COLUMNS = {
 
 
 class Filter:
-    """`name` is the word of the API, `option` that of the command line; `column` is what it tests."""
+    """`name` is the word of the API, `option` that of the command line; `column` is what it tests.
+
+    Whoever knows one of the two may use it on the command line: `flags` has both."""
 
     __slots__ = ("column", "help", "kind", "known_from", "metavar", "name", "option", "words")
 
@@ -70,6 +72,12 @@ class Filter:
     @property
     def word(self) -> str:
         return self.option[2:].replace("-", "_")
+
+    @property
+    def flags(self) -> list[str]:
+        """A moment's name speaks of milliseconds, which nobody types."""
+        names = () if self.kind == MOMENT else ("--" + self.name.replace("_", "-"),)
+        return list(dict.fromkeys((self.option, *names)))
 
     def read(self, value: Any) -> Any:
         """What was asked for, checked and in its normal form: a list, or a number or text; None: nothing."""
@@ -96,10 +104,10 @@ class Filter:
             raise UsageError(f"{text[:40]!r} {fault[0]}.", hint=f"{fault[1].capitalize()}.")
         if self.kind != WORDS:
             return text
-        for known in self.words:
-            if known.lower() == text.lower():
-                return known
-        raise UsageError(f"{text[:40]!r} is no {self.name}.", hint=_meant(text, self.words))
+        known = word_meant(text, self.words)
+        if known is None:
+            raise UsageError(f"{text[:40]!r} is no {self.name}.", hint=_meant(text, self.words))
+        return known
 
     def _text(self, value: Any) -> str:
         if isinstance(value, str):
@@ -126,6 +134,13 @@ class Filter:
             bound, since = moment_text(value), self.name == "since_ms"
             return lambda row: (ts := row.get(column)) is not None and (normal_ts(ts)[:-1] >= bound) is since
         return lambda row: row.get(column) in value
+
+
+def word_meant(text: str, words: Iterable[str]) -> str | None:
+    """In any case, and cut short as far as only one word begins so: what is printed as REJECT is found as `reject`."""
+    begun = [word for word in words if text and word.lower().startswith(text.lower())]
+    whole = [word for word in begun if word.lower() == text.lower()]
+    return (whole or begun)[0] if len(whole or begun) == 1 else None
 
 
 def _status_test(words: list[str]) -> RowTest:
@@ -170,7 +185,7 @@ def moment_text(ms: int) -> str:
 
 
 def _moments(column: str) -> tuple[Filter, Filter]:
-    since = "From then on: 15m, 2h, 3d ago, or an RFC 3339 time."
+    since = "From then on: 15m, 2h, 3d ago, today, yesterday, a date or an RFC 3339 time."
     return (
         Filter("since_ms", "--since", MOMENT, since, column=column, metavar="TIME"),
         Filter("until_ms", "--until", MOMENT, "Before then.", column=column, metavar="TIME"),
@@ -186,12 +201,17 @@ _IDENTITY = (
 _STATUS_HELP = "How a call that was let through ended; PENDING: it has not."
 _REASON_HELP = "Reason code, such as BUDGET_EXCEEDED."
 _SLOW_HELP = "It took at least so many milliseconds."
+# ALLOW is never noted down beside an ALLOW.
+_WOULD = tuple(word for word in vocab.ACTIONS if word != "ALLOW")
+_WOULD_HELP = "What a policy that only observes would have decided."
+_RUN = Filter("run_id", "--run", EXACT, "Run: its id, a beginning of it, last, last~1.", known_from=RUN, metavar="RUN")
 CALL_FILTERS = (
-    Filter("run_id", "--run", EXACT, "Run id, the beginning of one, or last.", known_from=RUN, metavar="RUN"),
+    _RUN,
     *_IDENTITY,
     Filter("server_name", "--server", NAMES, "Server name or glob.", metavar="NAME"),
     Filter("tool_name", "--tool", NAMES, "Tool name or glob.", metavar="NAME"),
     Filter("decision", "--decision", WORDS, "What the policy decided.", known_from=DECISION, words=vocab.ACTIONS),
+    Filter("would_action", "--would", WORDS, _WOULD_HELP, known_from=DECISION, words=_WOULD),
     Filter("status", "--status", WORDS, _STATUS_HELP, known_from=END, words=(*vocab.STATUSES, PENDING)),
     Filter("rule_id", "--rule", EXACT, "Id of the rule that decided.", known_from=DECISION, metavar="ID"),
     Filter("reason_code", "--reason", EXACT, _REASON_HELP, known_from=DECISION, metavar="CODE"),
@@ -205,9 +225,14 @@ CALL_FILTERS = (
 _TYPE = Filter("type", "--type", NAMES, "Event type, such as tool_call_end.", known_from=EVENT, metavar="TYPE")
 EVENT_FILTERS = (*CALL_FILTERS, _TYPE)
 RUN_FILTERS = (
+    _RUN,
     *_IDENTITY,
     Filter("status", "--status", WORDS, "How it ended, or RUNNING.", words=("RUNNING", *vocab.RUN_STATUSES)),
     *_moments("started_at"),
+)
+# What calls have and runs have not: asked of runs, it finds those with such a call.
+OF_THEIR_CALLS = tuple(
+    found for found in CALL_FILTERS if found.kind != MOMENT and found.name not in {each.name for each in RUN_FILTERS}
 )
 # From when on each column is known that a filter on calls looks at.
 COLUMNS = {**TEXT_COLUMNS, **{found.column: found.known_from for found in CALL_FILTERS if found.kind != TEXT}}

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
+import time
 
 from subluminal.clients import backups
 from subluminal.clients.base import Client, Place
@@ -25,27 +25,38 @@ _VERSION = re.compile(r"\d+(?:\.\d+)+[^\s,)]*")
 
 def check_clients(cwd: str, sub: str | None) -> list[Area]:
     place = Place(cwd)
-    with ThreadPoolExecutor(len(_PROGRAMS)) as pool:
-        versions = dict(zip(_PROGRAMS, pool.map(_version, _PROGRAMS.values()), strict=True))
-        areas = [_check(client, place, sub, versions.get(client.name)) for client in CLIENTS.values()]
+    asked = {name: path for name, program in _PROGRAMS.items() if (path := shutil.which(program)) is not None}
+    versions = _versions(asked)
+    areas = [_check(client, place, sub, versions.get(client.name)) for client in CLIENTS.values()]
     found = [area for area in areas if area is not None]
     if not found:
         found = [Area("clients", "none found: no client is installed or configured here")]
     return found
 
 
-def _version(program: str) -> str | None:
-    """None: not installed. Empty: it does not say."""
-    path = shutil.which(program)
-    if path is None:
-        return None
-    try:
-        done = subprocess.run(
-            [path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_VERSION_TIMEOUT_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
+def _versions(programs: dict[str, str]) -> dict[str, str]:
+    """Of the programs that are installed, all asked at once. Empty: it does not say."""
+    asked: dict[str, subprocess.Popen[bytes] | None] = {}
+    for name, path in programs.items():
+        null, pipe = subprocess.DEVNULL, subprocess.PIPE
+        try:
+            asked[name] = subprocess.Popen([path, "--version"], stdin=null, stdout=pipe, stderr=null)
+        except OSError:
+            asked[name] = None
+    deadline = time.monotonic() + _VERSION_TIMEOUT_S
+    return {name: _answer(process, deadline) for name, process in asked.items()}
+
+
+def _answer(process: subprocess.Popen[bytes] | None, deadline: float) -> str:
+    if process is None:
         return ""
-    found = _VERSION.search(done.stdout.decode("utf-8", "replace"))
+    with process:
+        try:
+            said = process.communicate(timeout=max(0.0, deadline - time.monotonic()))[0]
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return ""
+    found = _VERSION.search(said.decode("utf-8", "replace"))
     return found.group() if found else ""
 
 
@@ -84,6 +95,11 @@ def _check_file(area: Area, client: Client, file: SurveyedFile, sub: str | None)
         _check_entry(area, client, file, entry, sub)
 
 
+def _place_of(entry: SurveyedEntry) -> str:
+    named = entry.sub or ""
+    return named if os.sep in named else shutil.which(named) or named
+
+
 def _can_be_routed(entry: SurveyedEntry) -> bool:
     return entry.transport == "stdio" or (entry.transport == "http" and entry.stays is None)
 
@@ -106,7 +122,7 @@ def _check_entry(area: Area, client: Client, file: SurveyedFile, entry: Surveyed
     if entry.wrapped and not entry.sub_exists:
         message = f"{here} is started by {entry.sub}, which is not there: the client has lost this server"
         area.add(ERROR, "sub-missing", message, _import_command(client, file))
-    elif entry.wrapped and sub is not None and os.path.realpath(entry.sub or "") != os.path.realpath(sub):
+    elif entry.wrapped and sub is not None and os.path.realpath(_place_of(entry)) != os.path.realpath(sub):
         message = f"{here} is started by another installation, {entry.sub}"
         area.add(WARNING, "other-sub", message, _import_command(client, file))
     if entry.wrapped and entry.server_name != entry.name:
@@ -135,11 +151,11 @@ def _check_entry(area: Area, client: Client, file: SurveyedFile, entry: Surveyed
 
 
 def _import_command(client: Client, file: SurveyedFile) -> str:
-    """A file that is not found from here is named; managed files are changed only when asked for."""
+    """A file that is not found from here is named; what others have too is changed only when asked for."""
     found = {known.path for known in client.find(Place())}
     command = ["sub", "import", client.name]
     if file.path not in found:
         command += ["--file", file.path]
-    elif file.scope == "managed":
-        command += ["--scope", "managed"]
+    elif file.scope in ("managed", PROJECT):
+        command += ["--scope", file.scope]
     return quoted(*command)

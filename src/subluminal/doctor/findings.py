@@ -12,13 +12,16 @@ ERROR, WARNING, NOTE = "error", "warning", "note"
 
 
 class Finding(msgspec.Struct):
-    """`code` is a stable word for programs; `mend` is one command, or None where only a person can decide."""
+    """`code` is a stable word for programs; `mend` is one command, or None where only a person can decide.
+
+    `safe`: nothing can be lost by running it unseen, so `sub doctor --fix` does."""
 
     level: str
     area: str
     code: str
     message: str
     mend: str | None = None
+    safe: bool = False
 
 
 class Area(msgspec.Struct):
@@ -29,8 +32,8 @@ class Area(msgspec.Struct):
     findings: list[Finding] = []
     facts: dict[str, Any] = {}
 
-    def add(self, level: str, code: str, message: str, mend: str | None = None) -> None:
-        self.findings = [*self.findings, Finding(level, self.name, code, message, mend)]
+    def add(self, level: str, code: str, message: str, mend: str | None = None, *, safe: bool = False) -> None:
+        self.findings = [*self.findings, Finding(level, self.name, code, message, mend, safe)]
 
     @property
     def level(self) -> str:

@@ -26,7 +26,8 @@ def check_home() -> Area:
         return area
     if not os.access(directory, os.W_OK | os.X_OK):
         message = f"{directory} cannot be written: nothing can be recorded"
-        area.add(ERROR, "home-read-only", message, quoted("chmod", "u+rwx", directory))
+        area.summary = f"{directory} cannot be used"
+        area.add(ERROR, "home-read-only", message, quoted("chmod", "u+rwx", directory), safe=True)
     for path, wanted in home.private_places():
         _check_private(area, path, wanted)
     free = shutil.disk_usage(directory).free
@@ -39,6 +40,7 @@ def check_home() -> Area:
 
 def _check_future_home(area: Area, home: str) -> None:
     if os.path.lexists(home):
+        area.summary = f"{home} cannot be used"
         area.add(ERROR, "home-no-directory", f"{home} is not a directory", quoted("mv", home, home + ".old"))
         return
     above = os.path.dirname(os.path.abspath(home))
@@ -46,6 +48,7 @@ def _check_future_home(area: Area, home: str) -> None:
         above = os.path.dirname(above)
     if not os.access(above, os.W_OK | os.X_OK):
         mend = quoted("export", f"SUB_HOME={os.path.expanduser('~/.subluminal')}")
+        area.summary = f"{home} cannot be made"
         area.add(ERROR, "home-unmakeable", f"{home} cannot be made: {above} is not writable", mend)
 
 
@@ -69,7 +72,7 @@ def _check_private(area: Area, path: str, wanted: int) -> None:
     elif mode & (0o022 if path in (home.user_policy(), home.config_file()) else 0o077):
         level = ERROR if mode & 0o022 else WARNING
         mend = quoted("chmod", f"{wanted:o}", path)
-        area.add(level, "open-to-others", f"{path} is open to others ({mode:04o})", mend)
+        area.add(level, "open-to-others", f"{path} is open to others ({mode:04o})", mend, safe=True)
 
 
 def _is_file_or_socket(mode: int) -> bool:
@@ -94,5 +97,5 @@ def check_runs() -> Area:
         area.add(ERROR, "state-damaged", message, "sub state --machine --reset")
     if stale:
         message = f"{count(len(stale), 'registration')} of a `sub run` that was killed"
-        area.add(WARNING, "stale-registration", message, quoted("rm", *stale))
+        area.add(WARNING, "stale-registration", message, quoted("rm", *stale), safe=True)
     return area

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import os
 import platform
@@ -32,7 +31,9 @@ def check_installation() -> Area:
     python = platform.python_version()
     area.facts = {"package": __version__, "interface_pack": INTERFACE_VERSION, "python": python, "sub": None}
     if sys.version_info < _OLDEST_PYTHON:
-        area.add(ERROR, "old-python", f"Python {python} is too old; 3.11 is needed", "pipx install subluminal")
+        area.add(
+            ERROR, "old-python", f"Python {python} is too old; 3.11 is needed: install it anew (README, Installing)"
+        )
     for module, name in _NEEDED.items():
         if not _has(module):
             mend = quoted(sys.executable, "-m", "pip", "install", name)
@@ -40,13 +41,13 @@ def check_installation() -> Area:
     try:
         sub = find_sub()
     except ConfigError as error:
-        area.add(ERROR, "no-sub", str(error), "pipx install subluminal")
+        area.add(ERROR, "no-sub", str(error))
         return area
     area.facts["sub"] = sub
     area.summary = f"subluminal {__version__}, Python {python}, {sub}"
     if may_vanish(sub):
-        message = f"{sub} lies in an environment that is cleared away from time to time"
-        area.add(WARNING, "passing-sub", message, "pipx install subluminal")
+        message = f"{sub} lies in an environment that is cleared away at times: install it (README, Installing)"
+        area.add(WARNING, "passing-sub", message)
     _check_path(area, sub)
     return area
 
@@ -68,6 +69,8 @@ def _has(module: str) -> bool:
 
 
 def dependency_versions() -> dict[str, str | None]:
+    import importlib.metadata  # brings half of `email` with it, and only programs ask
+
     found: dict[str, str | None] = {}
     for name in _NEEDED.values():
         try:

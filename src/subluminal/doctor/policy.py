@@ -29,7 +29,7 @@ def _check(area: Area, source: PolicySource) -> str:
         fix = "sub policy lint " + quoted(source.path) if source.path else f"unset {source.origin}"
         message = f"{source.origin} policy does not load, so every tool call is refused: {error}"
         area.add(ERROR, "policy-invalid", message, fix)
-        return ""
+        return f"not loaded ({source.origin}: {where}), so every call is refused"
     for key in ("policy_id", "version", "mode", "policy_hash"):
         facts[key] = snapshot[key]
     facts["rules"] = len(snapshot["rules"])

@@ -21,6 +21,7 @@ def check_config() -> tuple[Area, Config | None]:
         config = load_config(os.environ)
     except ConfigError as error:
         message = f"{error} {error.hint or ''}".strip()
+        area.summary = f"{path} cannot be used"
         area.add(ERROR, "config-invalid", message, edit_command(path))
         return area, None
     for warning in config.warnings:
@@ -40,6 +41,7 @@ def check_secrets(config: Config | None) -> Area:
             (server, binding) for server in config.server_names() for binding in config.server(server).secret_bindings
         ]
     except ConfigError as error:
+        area.summary = "the bindings cannot be read"
         area.add(ERROR, "bindings-invalid", f"{error} {error.hint or ''}".strip(), "unset SUB_SECRET_BINDINGS")
         return area
     missing = [pair for pair in bound if not _check_binding(area, *pair)]
@@ -48,6 +50,8 @@ def check_secrets(config: Config | None) -> Area:
         area.add(WARNING, "unconfirmed", message, confirm_words(server))
     area.facts = {"bindings": len(bound), "resolved": len(bound) - len(missing)}
     area.summary = f"{count(len(bound), 'binding')} resolved" if bound else "no bindings"
+    if missing:
+        area.summary = f"{len(bound) - len(missing)} of {count(len(bound), 'binding')} resolved"
     return area
 
 

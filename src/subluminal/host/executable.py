@@ -25,7 +25,7 @@ def find_sub() -> str:
     invoked = _invoked()
     if invoked and _is_program(invoked):
         return os.path.abspath(invoked)
-    hint = "Install the package (for example: pipx install subluminal) and run `sub import` from there."
+    hint = "Install the package (README, Installing) and run `sub import` from there."
     raise ConfigError("the `sub` program of this installation was not found", hint=hint)
 
 

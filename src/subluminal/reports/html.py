@@ -44,7 +44,7 @@ def _t(text: object) -> str:
 def _head(facts: RunFacts, verdict: str, failed: bool) -> str:
     rows = {
         "Run": facts.run_id,
-        "Status": facts.status or "still running when this was written",
+        "The agent": facts.status or "still running when this was written",
         "Client": facts.client,
         "Environment": facts.env,
         "Principal": facts.principal or "unknown",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from subluminal.contracts.vocabulary import SEVERITIES
-from subluminal.ledger.fold.run_facts import RunFacts
+from subluminal.ledger.fold.run_facts import Refusal, RunFacts
 from subluminal.reports.printable import count, printable
 
 # Refused calls told one by one; the bundle has all of them.
@@ -62,6 +62,17 @@ def exit_code(child: int, verdict: Verdict) -> int:
     return child or (1 if verdict.failed else 0)
 
 
+def grouped(refusals: list[Refusal]) -> list[tuple[Refusal, int]]:
+    """Refusals that read alike, once each, in the order of the first, with how often."""
+    found: dict[tuple[str, ...], tuple[Refusal, int]] = {}
+    for refusal in refusals:
+        names = (refusal.action, refusal.server_name, refusal.tool_name, refusal.rule_id or "")
+        key = (*names, refusal.severity, refusal.summary, refusal.advice)
+        first, times = found.get(key, (refusal, 0))
+        found[key] = (first, times + 1)
+    return list(found.values())
+
+
 def report(facts: RunFacts, verdict: Verdict) -> list[str]:
     """The lines for the job's log. No foreign text begins a line: some CI systems obey what stands there."""
     counts = facts.counts
@@ -69,13 +80,16 @@ def report(facts: RunFacts, verdict: Verdict) -> list[str]:
         f"sub: {count(counts.total, 'call')}: {counts.allowed} allowed, {counts.blocked} refused, "
         f"{counts.throttled} throttled, {counts.errors} with errors"
     ]
-    for refusal in facts.refusals[:SHOWN]:
+    alike = grouped(facts.refusals)
+    for refusal, times in alike[:SHOWN]:
         rule = refusal.rule_id or refusal.reason_code
         tool = f"{refusal.server_name}/{refusal.tool_name}"
-        lines.append(f"  {refusal.action}  {tool}  (call {refusal.call_id})")
+        often = "" if times == 1 else f", {times} times"
+        lines.append(f"  {refusal.action}  {tool}  (call {refusal.call_id}{often})")
         lines.append(f"      rule {rule} ({refusal.severity}): {refusal.summary}")
-        lines.append(f"      to do: {refusal.advice}")
-    left = facts.refused - min(len(facts.refusals), SHOWN)
+        if refusal.advice not in refusal.summary:
+            lines.append(f"      to do: {refusal.advice}")
+    left = facts.refused - sum(times for _, times in alike[:SHOWN])
     if left > 0:
         lines.append(f"  and {left} more refused")
     for drift in list(facts.drifts.values())[:SHOWN_DRIFTS]:

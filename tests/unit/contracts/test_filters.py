@@ -16,6 +16,7 @@ from subluminal.contracts.filters import (
     EVENT_FILTERS,
     KNOWN_BY,
     NAMES,
+    OF_THEIR_CALLS,
     RUN_FILTERS,
     EventFilters,
     Filter,
@@ -31,7 +32,21 @@ from subluminal.ledger.read.plan import _plain_conditions, run_conditions
 
 # What is no filter, in the places that have more.
 NO_FILTERS = {"limit", "cursor", "by"}
-NO_OPTIONS = {"limit", "cursor", "count", "group_by", "as_json", "as_csv", "no_sync", "lines", "no_follow", "events"}
+NO_OPTIONS = {
+    "columns",
+    "wide",
+    "plot",
+    "limit",
+    "cursor",
+    "count",
+    "group_by",
+    "as_json",
+    "as_csv",
+    "no_sync",
+    "lines",
+    "no_follow",
+    "events",
+}
 
 
 def value_of(found: Filter) -> Any:
@@ -45,11 +60,12 @@ def parameters(path: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("options", "table"), [(QUERY_OPTIONS, CALL_FILTERS), (TAIL_OPTIONS, EVENT_FILTERS), (RUNS_OPTIONS, RUN_FILTERS)]
+    ("options", "table"),
+    [(QUERY_OPTIONS, CALL_FILTERS), (TAIL_OPTIONS, EVENT_FILTERS), (RUNS_OPTIONS, (*RUN_FILTERS, *OF_THEIR_CALLS))],
 )
 def test_a_command_has_an_option_for_every_filter_and_for_no_other(options: Any, table: tuple[Filter, ...]) -> None:
     asked = {option.name: option.flags for option in options if option.name not in NO_OPTIONS}
-    assert asked == {found.name: [found.option] for found in table}
+    assert asked == {found.name: found.flags for found in table}
 
 
 @pytest.mark.parametrize(
@@ -103,7 +119,7 @@ def test_words_are_unlike_each_other_and_those_of_groups_are_columns() -> None:
         ({"type": ["run_end"]}, "'type' is no filter.", "Known: run_id,"),
         ({"decision": ["MAYBE"]}, "'MAYBE' is no decision.", "Known: ALLOW,"),
         ({"decision": ["blok"]}, "'blok' is no decision.", "Did you mean BLOCK?"),
-        ({"client": ["claud"]}, "'claud' is no client.", "Did you mean claude?"),
+        ({"client": ["cloude"]}, "'cloude' is no client.", "Did you mean claude?"),
         ({"min_latency_ms": -1}, "min_latency_ms must be a whole number, not '-1'.", ""),
         ({"min_latency_ms": True}, "min_latency_ms must be a whole number, not 'True'.", ""),
         ({"since_ms": "1²"}, "since_ms must be a whole number", ""),

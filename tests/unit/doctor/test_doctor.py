@@ -140,8 +140,8 @@ def test_a_file_imported_in_another_project_is_looked_at_too(
     home: ClientHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = home.write("claude", '{"mcpServers": {"a": {"command": "x"}}}', "project")
-    assert sub("import", "claude").returncode == 0
-    path.write_text(path.read_text().replace(SUB, "/opt/gone/sub"))
+    assert sub("import", "claude", "--scope", "project").returncode == 0
+    path.write_text(path.read_text().replace('"sub"', '"/opt/gone/sub"'))
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
@@ -215,8 +215,10 @@ def test_a_repository_that_gives_the_shim_options_is_an_error_until_it_is_import
     args = ["shim", "--policy", "/tmp/lax.yaml", "--server-name", "a", "--", "x"]
     home.write("claude", json.dumps({"mcpServers": {"a": {"command": "sub", "args": args}}}), "project")
     found = finding(examined(code=1), "steering")
-    assert "--policy" in found["message"] and found["mend"] == "sub import claude"
-    assert sub("import", "claude").returncode == 1
+    assert "--policy" in found["message"] and found["mend"] == "sub import claude --scope project"
+    left = sub("import", "claude")
+    assert left.returncode == 1 and "left       a" in left.stdout
+    assert sub("import", "claude", "--scope", "project").returncode == 1
     assert not [finding for finding in examined(code=0)["findings"] if finding["code"] == "steering"]
 
 
@@ -280,7 +282,9 @@ def test_a_binding_without_its_secret_is_an_error_until_it_is_added(home: Client
     home.sub_home.mkdir(mode=0o700)
     binding = '{ inject_as = "GH", secret_ref = "gh-token", source = "file" }'
     (home.sub_home / "config.toml").write_text(f"[servers.github]\nsecret_bindings = [{binding}]\n")
-    found = finding(examined(code=1), "secret-unresolved")
+    report = examined(code=1)
+    assert area(report, "secrets")["summary"] == "0 of 1 binding resolved"
+    found = finding(report, "secret-unresolved")
     assert found["mend"] == "sub secrets add gh-token --source file"
     added = subprocess.run(["sh", "-c", found["mend"]], input=TOKEN, text=True, capture_output=True)
     assert added.returncode == 0, added.stderr
@@ -301,8 +305,34 @@ def test_a_home_that_is_open_to_others_is_closed_by_the_command(home: ClientHome
 
 def test_a_home_that_is_a_file_is_an_error(home: ClientHome) -> None:
     home.sub_home.write_text("")
-    mend(finding(examined(), "home-no-directory"))
+    report = examined()
+    assert area(report, "home")["summary"] == f"{home.sub_home} cannot be used"
+    mend(finding(report, "home-no-directory"))
     assert examined(code=0)["ok"]
+
+
+def test_what_is_safe_is_mended_by_fix_and_nothing_else(home: ClientHome) -> None:
+    home.sub_home.mkdir()
+    home.sub_home.chmod(0o755)
+    (home.sub_home / "config.toml").write_text("[shim]\nnonsense = 1\n")
+    assert "`sub doctor --fix` mends what is safe" in sub("doctor").stdout
+    report = examined("--fix", code=1)
+    assert report["fixed"] and all(command.startswith("chmod ") for command in report["fixed"])
+    assert {found["code"] for found in report["findings"]} == {"config-invalid"}
+    assert home.sub_home.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_policy_that_does_not_load_is_told_in_its_line(home: ClientHome) -> None:
+    home.sub_home.mkdir(mode=0o700)
+    (home.sub_home / "policy.yaml").write_text("rules: 5\n")
+    assert "so every call is refused" in area(examined(code=1), "policy")["summary"]
+
+
+def test_runs_that_were_not_checked_are_not_called_intact(home: ClientHome) -> None:
+    for name in ("run-1", "run-2", "run-3"):
+        maker = EventMaker(name, f"shim-of-{name}")
+        stored(home.sub_home, [maker.run_start(), maker.start(), maker.run_end()])
+    assert "(2 others not checked: sub verify --all)" in area(examined(code=0), "ledger")["summary"]
 
 
 def test_the_ledger_is_summed_up_and_its_chain_checked(home: ClientHome) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import shlex
+import subprocess
 import sys
 from typing import Any
 
 import click
 
 from subluminal import __version__
-from subluminal.cli.render.output import paint, print_json
+from subluminal.cli.render.columns import terminal_columns
+from subluminal.cli.render.output import note, paint, print_json
 from subluminal.doctor.examination import examine
 from subluminal.doctor.findings import ERROR, NOTE, WARNING, Area
 from subluminal.doctor.installation import dependency_versions
@@ -21,27 +24,42 @@ _COLOURS = {"ok": "green", WARNING: "yellow", ERROR: "red", NOTE: "cyan"}
 
 @click.command("doctor")
 @click.option("--self-test", is_flag=True, help="Also send a real call through a shim, and kill one (about 5 s).")
+@click.option("--fix", is_flag=True, help="Run those of the commands by which nothing can be lost, then look again.")
 @click.option("--strict", is_flag=True, help="Warnings count as errors.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def doctor_command(self_test: bool, strict: bool, as_json: bool) -> int:
+def doctor_command(self_test: bool, fix: bool, strict: bool, as_json: bool) -> int:
     """Check the installation and say how to mend it.
 
     Looks at the program, its home directory and settings, the policies in force here, secrets, clients and the
-    ledger. Changes nothing. Exit code: 0 all is well, 1 something is broken, 2 the check itself failed.
+    ledger. Changes nothing, but with --fix the modes of our own files and what killed runs have left. Exit code: 0 all
+    is well, 1 something is broken, 2 the check itself failed.
 
     \b
     Examples:
       sub doctor
+      sub doctor --fix               mend what can be mended safely
       sub doctor --self-test         prove it with a real call in a temporary home
       sub doctor --strict --json     for scripts: warnings fail too
     """
+    fixed = _fix(examine(os.getcwd())) if fix else []
     areas = examine(os.getcwd(), self_test=self_test)
     code = exit_code(areas, strict)
     if as_json:
-        print_json(_as_json(areas, code))
+        print_json({**_as_json(areas, code), "fixed": fixed})
     else:
         _show(areas)
     return code
+
+
+def _fix(areas: list[Area]) -> list[str]:
+    """Exactly the commands that would be shown."""
+    done = []
+    for finding in (finding for area in areas for finding in area.findings if finding.safe and finding.mend):
+        note(f"fix: {printable(finding.mend or '')}")
+        words = shlex.split(finding.mend or "")
+        if subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False).returncode == 0:
+            done.append(finding.mend or "")
+    return done
 
 
 def exit_code(areas: list[Area], strict: bool = False) -> int:
@@ -65,12 +83,29 @@ def _as_json(areas: list[Area], code: int) -> dict[str, Any]:
 def _show(areas: list[Area]) -> None:
     width = max(len(area.name) for area in areas)
     for area in areas:
-        print(f"{_mark(area.level)} {area.name.ljust(width)}  {printable(area.summary)}".rstrip())
+        first, *more = _wrapped(printable(area.summary), width + 4)
+        print(f"{_mark(area.level)} {area.name.ljust(width)}  {first}".rstrip())
+        for line in more:
+            print(f"{' ' * (width + 4)}{line}")
         for finding in area.findings:
-            print(f"    {_mark(finding.level)} {printable(finding.message)}")
+            first, *more = _wrapped(printable(finding.message), 6)
+            print(f"    {_mark(finding.level)} {first}")
+            for line in more:
+                print(f"      {line}")
             if finding.mend:
                 print(f"        {paint(printable(finding.mend), None, bold=True)}")
     print(_verdict(areas))
+
+
+def _wrapped(text: str, indent: int) -> list[str]:
+    """Between words, to the terminal's width; a pipe gets it whole."""
+    columns = terminal_columns()
+    if columns is None:
+        return [text]
+    import textwrap
+
+    room = max(20, columns - indent)
+    return textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def _verdict(areas: list[Area]) -> str:
@@ -80,6 +115,8 @@ def _verdict(areas: list[Area]) -> str:
     if not parts:
         return "All is well."
     counted = f"{' and '.join(parts)}."
+    if any(finding.safe for finding in findings):
+        counted += " `sub doctor --fix` mends what is safe."
     mends = [finding.mend for finding in findings if finding.level != NOTE]
     if not any(mends):
         return counted

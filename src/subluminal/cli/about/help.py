@@ -24,9 +24,9 @@ def topic_text(name: str) -> str:
 
 
 @click.command("help")
-@click.argument("topic", required=False)
+@click.argument("words", nargs=-1, metavar="[TOPIC|COMMAND...]")
 @click.pass_context
-def help_command(ctx: click.Context, topic: str | None) -> None:
+def help_command(ctx: click.Context, words: tuple[str, ...]) -> None:
     """Read about a topic or a command.
 
     \b
@@ -34,8 +34,10 @@ def help_command(ctx: click.Context, topic: str | None) -> None:
       sub help
       sub help quickstart
       sub help query
+      sub help policy init
     """
-    if topic is None:
+    topic = " ".join(words)
+    if not words:
         click.echo(cli.get_help(_context(ctx)))
         click.echo("\nTopics (sub help TOPIC):")
         for name, summary in TOPICS.items():
@@ -45,13 +47,20 @@ def help_command(ctx: click.Context, topic: str | None) -> None:
         if topic in COMMANDS:
             click.echo(f"\nOptions of the command: sub {topic} --help")
     else:
-        root = _context(ctx)
-        command = cli.get_command(root, topic)
+        _show_command(_context(ctx), words)
+
+
+def _show_command(root: click.Context, words: tuple[str, ...]) -> None:
+    at = root
+    for word in words:
+        group = at.command
+        command = group.get_command(at, word) if isinstance(group, click.Group) else None
         if command is None:
-            hint = f"Topics: {', '.join(TOPICS)}. Commands: sub --help."
-            raise UsageError(f"There is no topic or command {topic!r}.", hint=hint)
-        with click.Context(command, info_name=topic, parent=root) as below:
-            click.echo(command.get_help(below))
+            hint = f"Topics: {', '.join(TOPICS)}. Commands: {at.command_path} --help."
+            raise UsageError(f"There is no topic or command {' '.join(words)!r}.", hint=hint)
+        at = click.Context(command, info_name=word, parent=at)
+    with at:
+        click.echo(at.command.get_help(at))
 
 
 def _context(ctx: click.Context) -> click.Context:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import os
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import click
 
 from subluminal.agents.base import RunRequest
+from subluminal.agents.generic import Generic
 from subluminal.agents.registry import BACKENDS
 from subluminal.cli.agents.narrative import Narrative, Piece
 from subluminal.cli.render.output import note, paint, print_json
@@ -42,7 +44,7 @@ def kinds_command(as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print AgentEvents as JSON lines.")
 @click.option("--timeout", "timeout_s", type=float, default=0, metavar="S", help="End the agent after S seconds.")
 @click.option("--cwd", type=click.Path(exists=True, file_okay=False), help="The agent's working directory.")
-@click.option("--agent-id", help="Name of this agent in events and policies. Default: the kind of agent.")
+@click.option("--agent-id", "--agent", help="Name of this agent in events and policies. Default: the kind of agent.")
 @click.option("--program", metavar="PATH", help="The agent's program, if it is not found by its name.")
 @click.option("-a", "--arg", "args", multiple=True, metavar="ARG", help="Pass ARG on to the agent. Repeatable.")
 @click.option("--verbose", "-v", is_flag=True, help="Show status events too.")
@@ -86,7 +88,10 @@ def run_command(
         program=os.path.abspath(program) if program and "/" in program else program,
         show_stderr=show_stderr,
     )
-    followed = FollowedAgent(BACKENDS[agent](), request, agent_id=agent_id, record=not no_record)
+    backend = BACKENDS[agent]()
+    if isinstance(backend, Generic) and not as_json:
+        backend.heard = _pass_on()
+    followed = FollowedAgent(backend, request, agent_id=agent_id, record=not no_record)
     narrative = None if as_json else Narrative(verbose)
     if narrative is not None:
         note(f"run {printable(followed.run_id)}")
@@ -98,6 +103,17 @@ def run_command(
         _advise(outcome, show_stderr)
     sys.stdout.flush()
     return outcome.code
+
+
+def _pass_on() -> Callable[[bytes], None]:
+    """A program of which nothing is known prints what it prints; nothing in it is obeyed."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def heard(data: bytes) -> None:
+        sys.stdout.write(printable(decoder.decode(data), keep="\n\t"))
+        sys.stdout.flush()
+
+    return heard
 
 
 def _prompt(words: tuple[str, ...]) -> str:

@@ -18,27 +18,33 @@ from subluminal.runs.kill import kill_runs, runs_named
 def kill_command(run: str | None, every: bool, reason: str, as_json: bool) -> int:
     """Stop a run: every further tool call of RUN is refused, and `sub run` ends the agent.
 
-    RUN is an id, the beginning of one, or `last`. An agent that was started without `sub run` goes on, but can call no
-    tool. Exit code: 0 stopped, 1 no such run or a process that could not be ended.
+    RUN is an id, a beginning or end of one, `last`, or `last~1`. An agent that was started without `sub run` goes on,
+    but can call no tool. The order and its reason are in the run's timeline. Exit code: 0 stopped; 1 no such run, one
+    that had ended before, or a process that could not be ended.
 
     \b
     Examples:
-      sub kill last
+      sub kill last --reason 'it loops'
       sub kill run-019a
       sub kill --all --reason 'runaway agents'
     """
     if every == (run is not None):
         raise UsageError("name one run, or --all", hint="`sub runs` lists them; `last` is the most recent.")
     targets = runs_named(run)
-    if not targets:
-        raise UsageError("there is no run to stop", hint="`sub runs` lists them.")
     done = kill_runs(targets, reason)
     if as_json:
-        print_json({"killed": done.killed, "not_found": done.not_found, "processes_left": done.left})
+        names = {"killed": done.killed, "ended_before": done.ended, "not_found": done.not_found}
+        print_json({**names, "processes_left": done.left})
     else:
+        if not targets:
+            note("There is no run to stop. `sub runs` lists runs.")
         for target in targets:
-            found = target in done.killed
-            note(f"stopped {printable(target)}" if found else f"sub: no run {target!r} has state on this machine")
+            if target in done.ended:
+                note(f"{printable(target)} had ended before: there was nothing to stop")
+            elif target in done.killed:
+                note(f"stopped {printable(target)}")
+            else:
+                note(f"sub: no run {target!r} has state on this machine; `sub state` lists those that have")
         if done.left:
             note(f"sub: still running: {', '.join(map(str, done.left))}")
-    return 0 if done.killed and not done.left else 1
+    return 0 if set(done.killed) - set(done.ended) and not done.left else 1

@@ -9,8 +9,10 @@ from typing import Any
 import click
 
 from subluminal.contracts.errors import UsageError
+from subluminal.contracts.short_ids import short
 from subluminal.contracts.vocabulary import CLIENTS, ENVS
-from subluminal.host.identity import is_ci
+from subluminal.host.identity import is_ci, new_id
+from subluminal.reports.printable import printable
 
 
 @click.command(
@@ -20,7 +22,7 @@ from subluminal.host.identity import is_ci
     "\n\n  sub run --strict --bundle trace -- claude -p 'fix the build'"
     "\n\n  sub run --model-api -- claude",
 )
-@click.option("--agent-id", help="Stable name of this agent (default: the client's name).")
+@click.option("--agent-id", "--agent", help="Stable name of this agent (default: the client's name).")
 @click.option("--client", type=click.Choice(CLIENTS), help="Default: from the command's name.")
 @click.option("--env", type=click.Choice(ENVS), help="Default: ci in CI, prod in a pod of Kubernetes, else dev.")
 @click.option("--principal", help="Who started the run (default: you).")
@@ -43,17 +45,20 @@ from subluminal.host.identity import is_ci
 @click.option(
     "--fail-on", type=click.Choice(("critical", "warn", "any")), help="Strict, for refusals of this severity or above."
 )
+@click.option("--quiet", "-q", is_flag=True, help="No lines of ours at the start and the end.")
 @click.option("--max-blocked", type=click.IntRange(min=0), metavar="N", help="Strict, tolerating N refused calls.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)
-def run_command(command: tuple[str, ...], headless: bool | None, **given: Any) -> int:
+def run_command(command: tuple[str, ...], headless: bool | None, quiet: bool, **given: Any) -> int:
     """Run COMMAND as one identified run: every shim below it shares its run id, budgets and policy.
 
-    The terminal is the command's own. Exit code: the command's, 128 + the signal that ended it, 124 after --timeout,
+    The terminal is the command's own; on one, a line at the start names the run, and one at the end says what its calls
+    came to (--quiet: neither). Exit code: the command's, 128 + the signal that ended it, 124 after --timeout,
     125 when the run was terminated (`sub kill`, or a policy), 127 or 126 when the command cannot be started, 1 when the
     door of --model-api has died.
 
     In CI (see docs/ci.md) --strict, --events and --bundle make it a gate: the agent's own exit code is returned if it
     is not 0, else 1 when the job's rules were broken."""
+    from subluminal.cli.agents.summary import summary
     from subluminal.runs.command import run_command as run
     from subluminal.runs.options import HeadlessOptions, RunOptions
 
@@ -61,7 +66,22 @@ def run_command(command: tuple[str, ...], headless: bool | None, **given: Any) -
         raise UsageError("--model-api-upstream needs --model-api")
     job = HeadlessOptions(**{name: given.pop(name) for name in HeadlessOptions._fields})
     options = RunOptions(**given, headless=job if is_headless(headless, job._asdict()) else None)
-    return run(list(command), options, say).code
+    if quiet or options.headless is not None or not is_watched():
+        return run(list(command), options, say).code
+    options = options._replace(run_id=options.run_id or os.environ.get("SUB_RUN_ID") or new_id("run-"))
+    assert options.run_id is not None
+    say(f"sub: run {printable(short(options.run_id))} ({printable(options.run_id)})")
+    code = run(list(command), options, say).code
+    say(f"sub: {summary(options.run_id)}")
+    return code
+
+
+def is_watched() -> bool:
+    """Whether a person sees what we say, and no outer run of ours has said it."""
+    try:
+        return bool(sys.stderr.isatty()) and not os.environ.get("SUB_RUN_ID")
+    except (AttributeError, ValueError):
+        return False
 
 
 def is_headless(wanted: bool | None, given: dict[str, object]) -> bool:

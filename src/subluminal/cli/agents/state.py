@@ -24,8 +24,8 @@ from subluminal.runs.kill import runs_named
 def state_command(run: str | None, machine: bool, afresh: bool, dry_run: bool, as_json: bool) -> int:
     """Show what budgets and rate limits have counted, their limits, and who used them.
 
-    RUN is an id, the beginning of one, or `last`. Without it: the counters of this machine, and a list of the runs that
-    have state. A rule's counters appear with its first call. Exit code: 0, or 1 if a state is damaged.
+    RUN is an id, a beginning or end of one, `last`, or `last~1`. Without it: the counters of this machine, and a list
+    of the runs that have state. A rule's counters appear with its first call. Exit code: 0, or 1 if a state is damaged.
 
     \b
     Examples:
@@ -82,7 +82,7 @@ def _show(views: dict[str, StateView], runs: list[dict[str, Any]], as_json: bool
     damaged = any(view.damage for view in views.values()) or any(run["damage"] for run in runs)
     if as_json:
         shown: dict[str, Any] = {name: _plain(view) for name, view in views.items()}
-        print_json({**shown, "runs": runs} if "run" not in views else shown)
+        print_json({"run": None, "machine": None, **shown, "runs": runs})
         return int(damaged)
     for name, view in views.items():
         print("\n".join(_lines(name, view)))

@@ -11,6 +11,7 @@ import click
 
 from subluminal.cli.logins.browser import has_display, open_browser
 from subluminal.cli.render.output import note, print_json, table
+from subluminal.cli.render.rows import print_json_rows
 from subluminal.contracts.errors import LoginError, UsageError
 from subluminal.contracts.moments import rfc3339
 from subluminal.host.secrets.keystore import keychain_available
@@ -20,7 +21,7 @@ from subluminal.logins.servers import url_of
 from subluminal.reports.printable import printable
 
 MAX_NAME_CHARS = 200
-_json = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
+_json = click.option("--json", "as_json", is_flag=True, help="One JSON object; with --list, one per line.")
 
 
 @click.command("login")
@@ -202,7 +203,7 @@ def _tell(made: Note) -> None:
 def _list(as_json: bool) -> int:
     found = notes()
     if as_json:
-        print_json([_described(each) for each in found])
+        print_json_rows([_described(each) for each in found])
     elif not found:
         note("No logins. Log in with: sub login NAME --url URL")
     else:

@@ -1,20 +1,17 @@
-"""`sub policy init` and `sub policy fmt`."""
+"""`sub policy init`."""
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 
 import click
 
-from subluminal.cli.policy.files import create_files, write_file
-from subluminal.cli.policy.source import source_of
+from subluminal.cli.policy.files import create_files
 from subluminal.cli.policy.who import acting_here
 from subluminal.cli.render.output import note, print_json
 from subluminal.host.home import REPOSITORY_POLICY, bin_dir, ensure_private_dir, sub_home, user_policy
 from subluminal.policy.closed import keep_markers
-from subluminal.policy.edit.layout import format_policy
 from subluminal.policy.edit.schema import SCHEMA_FILE, naming_its_schema, schema_bytes
 from subluminal.policy.edit.template import STARTER, TEMPLATES, described, template_files
 from subluminal.policy.in_force import policies_in_force
@@ -107,47 +104,3 @@ def _target(path: str | None) -> str:
     if not path.endswith((".yaml", ".yml")):
         raise click.UsageError(f"{path}: templates are YAML, so its name must end in .yaml or .yml.")
     return path
-
-
-@click.command("fmt")
-@click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@click.option("--check", is_flag=True, help="Change nothing; exit 1 if a file is not formatted.")
-@click.option("--dry-run", is_flag=True, help="Change nothing; print what would change as a diff.")
-@click.option("--json", "as_json", is_flag=True, help="Print the names of the files that change as JSON.")
-def fmt_command(files: tuple[str, ...], check: bool, dry_run: bool, as_json: bool) -> int:
-    """Format policy files in place: indentation, spacing, line ends. Comments, key order and meaning stay.
-
-    With --check nothing is written, and the exit code is 1 if a file would change.
-
-    \b
-    Examples:
-      sub policy fmt .subluminal/policy.yaml
-      sub policy fmt --check policies/*.yaml
-    """
-    changed = []
-    for path in files:
-        source, name = source_of(path)
-        formatted = format_policy(source, name)
-        if path == "-":
-            sys.stdout.write(formatted.decode())
-        elif formatted != source:
-            changed.append(path)
-            if dry_run:
-                _print_diff(path, source, formatted)
-            elif not check:
-                write_file(path, formatted)
-    if as_json:
-        print_json({"changed": changed, "written": not (check or dry_run)})
-    else:
-        verb = "would change" if check or dry_run else "formatted"
-        for path in changed:
-            note(f"{verb} {printable(path)}")
-    return 1 if check and changed else 0
-
-
-def _print_diff(path: str, old: bytes, new: bytes) -> None:
-    lines = difflib.unified_diff(
-        old.decode("utf-8", "replace").split("\n"), new.decode().split("\n"), path, f"{path} (formatted)", lineterm=""
-    )
-    for line in lines:
-        print(printable(line.replace("\t", " ")))

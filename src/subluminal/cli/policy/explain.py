@@ -35,7 +35,7 @@ MAX_VALUE_CHARS = 60  # of an argument, in the line of a rule
 @click.option("--risk-class", "risk_class", multiple=True, help="A class that the server itself gives the tool.")
 @click.option("--at", metavar="TIME", help="UTC time of the call, such as 2026-01-31T12:00:00Z. Default: now.")
 @click.option("--repeat", type=click.IntRange(1, MAX_REPEAT), help="Make the call so often; explain the last.")
-@click.option("--call", "call_id", metavar="ID", help="A recorded call: its id, or the beginning of it.")
+@click.option("--call", "call_id", metavar="ID", help="A recorded call: its id, or a beginning or end of it.")
 @click.option("--run", metavar="RUN", help="The run of the recorded call, where several use its id.")
 @click.option("--shim", metavar="SHIM", help="The shim of the recorded call, where several of a run use its id.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object: decision, trace and policy.")

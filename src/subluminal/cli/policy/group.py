@@ -17,7 +17,7 @@ COMMANDS: Table = {
     "suggest": ("subluminal.cli.policy.suggest", "suggest_command", "Suggest a policy from what agents did."),
     "compile": ("subluminal.cli.policy.lint", "compile_command", "Print the compiled snapshot and its policy_hash."),
     "schema": ("subluminal.cli.policy.schema", "schema_command", "Print the JSON Schema, for editors."),
-    "fmt": ("subluminal.cli.policy.edit", "fmt_command", "Format policies; comments stay."),
+    "fmt": ("subluminal.cli.policy.fmt", "fmt_command", "Format policies; comments stay."),
 }
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from subluminal.cli.render.output import paint
-from subluminal.policy.compile.bundle import compile_bundle
 from subluminal.policy.compile.snapshot import MAX_SOURCE_BYTES, read_source
 from subluminal.policy.lint.findings import ERROR, NOTE, WARNING, Finding, InvalidPolicy
 from subluminal.reports.printable import printable
@@ -27,6 +26,8 @@ def source_of(path: str) -> tuple[bytes, str]:
 
 def compiled(path: str) -> dict[str, Any]:
     """The snapshot of a policy; otherwise all findings on stderr and the end of the command."""
+    from subluminal.policy.compile.bundle import compile_bundle
+
     try:
         return compile_bundle(*source_of(path))
     except InvalidPolicy as invalid:

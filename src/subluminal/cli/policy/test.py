@@ -66,7 +66,9 @@ def test_command(
     else:
         for file in files:
             _print_file(file, coverage)
-    if not results:
+    if not results and broken:
+        note("No test was run: mend what is named above, and run them again.")
+    elif not results:
         note(f"No test was run. Test files are named *{SUFFIXES[0]}.")
     else:
         passed = len(results) - len(failed)

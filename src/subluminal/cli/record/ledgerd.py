@@ -10,6 +10,11 @@ import click
 from subluminal.cli.render.output import note, print_json
 from subluminal.contracts.errors import LedgerError
 
+# Of a daemon that does not run nothing is known.
+_FACTS = (
+    "pid", "uptime_s", "connections", "followers", "journals", "lag_bytes", "ingested_bytes", "rejected_lines",
+    "last_error",
+)  # fmt: skip
 DEFAULT_HTTP = "127.0.0.1:7411"
 
 
@@ -61,7 +66,7 @@ def _status(as_json: bool) -> int:
 
     answer = ask({"control": "status"})
     if as_json:
-        print_json({"running": answer is not None, **(answer or {}).get("status", {})})
+        print_json({"running": answer is not None, **((answer or {}).get("status") or dict.fromkeys(_FACTS))})
     elif answer is None:
         print("ledgerd is not running; it starts by itself when it is needed")
     else:

@@ -4,65 +4,81 @@ from __future__ import annotations
 
 from subluminal.cli.filters import conditions, filter_options
 from subluminal.cli.options import Command, Values
-from subluminal.cli.record.query import PAGE_OPTIONS, begin_page, print_table
-from subluminal.cli.render.moments import between_ms, date_and_clock, duration
+from subluminal.cli.record.columns import COLUMN_OPTIONS, Column, chosen, id_column, picked, print_columns
+from subluminal.cli.record.nothing_yet import say_nothing_found
+from subluminal.cli.record.query import PAGE_OPTIONS, begin_page
+from subluminal.cli.render.moments import between_ms, date_and_clock, duration, short_time
 from subluminal.cli.render.output import note
 from subluminal.cli.render.rows import print_rows
-from subluminal.contracts.filters import RUN_FILTERS, RunFilters
-from subluminal.ledger.read.ledger import MAX_LIMIT, Row, known, open_ledger
+from subluminal.contracts.filters import OF_THEIR_CALLS, RUN_FILTERS, Filters, RunFilters
+from subluminal.ledger.read.ledger import MAX_LIMIT, RUN_COLUMNS, Row, known, open_or_empty
 from subluminal.reports.printable import printable
 
 HELP = """List runs, latest first.
+
+The filters are those of `sub query`; one that is about calls (--tool, --decision ...) finds the runs with such a call.
 
 \b
 Examples:
   sub runs
   sub runs --agent repo-fixer --status FAILED
+  sub runs --since today --decision BLOCK
   sub runs --limit 0 --json
 """
 
-OPTIONS = [*filter_options(RUN_FILTERS), *PAGE_OPTIONS]
+OPTIONS = [*filter_options((*RUN_FILTERS, *OF_THEIR_CALLS)), *COLUMN_OPTIONS, *PAGE_OPTIONS]
 
-_HEADER = [
-    "RUN", "AGENT", "CLIENT", "ENV", "STATUS", "STARTED", "DURATION", "CALLS", "BLOCKED", "THROTTLED", "ERRORS"
-]  # fmt: skip
-# On a narrow terminal: ENV, CLIENT, THROTTLED, AGENT, DURATION, ERRORS, STARTED, BLOCKED go, in this order.
-_DROP = (3, 2, 9, 1, 6, 10, 5, 8)
+COLUMNS = (
+    id_column("run", "run_id"),
+    Column("agent", "agent_id", lambda row, wide: printable(known(row["agent_id"]))),
+    Column("client", "client"),
+    Column("env", "env"),
+    Column("status", "status"),
+    Column("started", "started_at", lambda row, wide: (date_and_clock if wide else short_time)(row["started_at"])),
+    Column("duration", "duration_ms", lambda row, wide: duration(row["duration_ms"]), is_number=True),
+    Column("calls", "calls_total", is_number=True),
+    Column("activity", "activity"),
+    Column("blocked", "calls_blocked", is_number=True),
+    Column("throttled", "calls_throttled", is_number=True),
+    Column("errors", "errors_total", is_number=True),
+)
+_JSON_KEYS = {"metadata_json": "meta", "workload_json": "workload", "usage_json": "usage"}
+_KEYS = (*(_JSON_KEYS.get(name, name) for name in RUN_COLUMNS), "duration_ms", "cursor")
+_USUAL = [column.word for column in COLUMNS]
+# What a narrow terminal goes without first.
+_DROPPED = ("env", "throttled", "activity", "client", "agent", "duration")
 _STATUS_COLOURS = {"RUNNING": "cyan", "FAILED": "red", "TERMINATED": "bright_red", "CANCELLED": "yellow"}
 
 
 def runs(values: Values) -> int:
     limit = begin_page(values)
-    with open_ledger() as ledger:
+    columns = chosen(values, COLUMNS, _USUAL, _KEYS)
+    with open_or_empty() as ledger:
         filters = RunFilters(**conditions(RUN_FILTERS, values, ledger))
-        page = ledger.runs(filters, limit=limit or MAX_LIMIT, cursor=values["cursor"])
-    rows = [{**row, "duration_ms": between_ms(row["started_at"], row["ended_at"])} for row in page.rows]
-    if not print_rows(rows, values):
-        _print_table(rows)
+        calls = Filters(**conditions(OF_THEIR_CALLS, values, ledger))
+        page = ledger.runs(filters, calls=calls, limit=limit or MAX_LIMIT, cursor=values["cursor"])
+        if not page.rows:
+            say_nothing_found(ledger, "No run matches.")
+    rows = [
+        {**row, "duration_ms": between_ms(row["started_at"], row["ended_at"]), "cursor": cursor}
+        for row, cursor in zip(page.rows, page.cursors, strict=True)
+    ]
+    if any(column.key == "activity" for column in columns) and not (values["as_json"] or values["as_csv"]):
+        _draw(rows)
+    if not print_rows(picked(rows, values, columns), values) and rows:
+        print_columns(rows, values, columns, _DROPPED, lambda row: _STATUS_COLOURS.get(row["status"]))
     if page.next_cursor is not None:
         note(f"More: --cursor {page.next_cursor}, a higher --limit, or --limit 0 for all.")
     return 0
 
 
-def _print_table(rows: list[Row]) -> None:
-    if rows:
-        colours = [_STATUS_COLOURS.get(row["status"]) for row in rows]
-        print_table([_cells(row) for row in rows], _HEADER, numbers=(6, 7, 8, 9, 10), drop=_DROP, colours=colours)
-    else:
-        note("No run matches, or none has been recorded yet.")
+def _draw(rows: list[Row]) -> None:
+    """A spark line of its calls for each."""
+    from subluminal.cli.record.plot import spark
 
-
-def _cells(row: Row) -> list[str]:
-    return [
-        printable(row["run_id"]),
-        printable(known(row["agent_id"])),
-        printable(row["client"]),
-        printable(row["env"]),
-        row["status"],
-        date_and_clock(row["started_at"]),
-        duration(row["duration_ms"]),
-        *(str(row[name]) for name in ("calls_total", "calls_blocked", "calls_throttled", "errors_total")),
-    ]
+    with open_or_empty() as ledger:
+        for row in rows:
+            row["activity"] = spark(ledger, row["run_id"])
 
 
 RUNS = Command("runs", runs, HELP, OPTIONS)

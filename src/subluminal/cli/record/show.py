@@ -9,17 +9,20 @@ from subluminal.cli.record.query import bring_up_to_date
 from subluminal.cli.render.columns import terminal_columns
 from subluminal.cli.render.rows import print_json_rows
 from subluminal.contracts.errors import LedgerError
-from subluminal.ledger.read.ledger import Ledger, open_ledger
-from subluminal.ledger.read.lookup import ambiguous, calls_beginning, runs_beginning
+from subluminal.contracts.short_ids import LAST, runs_back
+from subluminal.ledger.read.ledger import Ledger, open_or_empty
+from subluminal.ledger.read.lookup import ambiguous, calls_named, runs_named
 
 HELP = """Show one run as a timeline, or everything known of one call.
 
-TARGET is the id of a run or a call, the beginning of one if it is unambiguous, or last for the latest run.
+TARGET is the id of a run or a call, a beginning or an end of one that no other has, last for the latest run, or last~1
+for the one before it. Without TARGET: the latest run.
 
 \b
 Examples:
-  sub show last
-  sub show run-01hx
+  sub show
+  sub show last~1
+  sub show 9f3c-12                     the call that `sub query` and `sub tail` show so
   sub show last --json | jq '.timeline[] | select(.kind == "call" and .decision != "ALLOW")'
 """
 
@@ -36,7 +39,7 @@ _Call = tuple[str, str, str]  # call_id, run_id, shim_id
 
 def show(values: Values) -> int:
     bring_up_to_date(values["no_sync"])
-    with open_ledger() as ledger:
+    with open_or_empty() as ledger:
         run_id, call = _find(ledger, values["target"], values["run"], values["shim"])
         if call is None:
             _show_run(ledger, run_id, values["as_json"])
@@ -47,13 +50,13 @@ def show(values: Values) -> int:
 
 def _find(ledger: Ledger, target: str, run: str | None, shim: str | None) -> tuple[str, _Call | None]:
     """The run, and the call; no call: the run itself is meant."""
-    if run is None and target == "last":
-        return ledger.resolve_run("last"), None
+    if run is None and shim is None and runs_back(target) is not None:
+        return ledger.resolve_run(target), None
     run_id = None if run is None else ledger.resolve_run(run)
-    runs = [] if run_id is not None or shim is not None else runs_beginning(ledger.connection, target)
+    runs = [] if run_id is not None or shim is not None else runs_named(ledger.connection, target)
     if runs == [target]:
         return target, None
-    calls = calls_beginning(ledger.connection, target, run_id, shim)
+    calls = calls_named(ledger.connection, target, run_id, shim)
     if len(runs) + len(calls) == 1:
         return (runs[0], None) if runs else (calls[0][1], calls[0])
     if runs or calls:
@@ -95,4 +98,4 @@ def _show_call(ledger: Ledger, names: _Call, as_json: bool) -> None:
         sys.stdout.write("\n".join(lines(call, terminal_columns())) + "\n")
 
 
-SHOW = Command("show", show, HELP, OPTIONS, argument="target")
+SHOW = Command("show", show, HELP, OPTIONS, argument="target", otherwise=LAST)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from subluminal.cli.record.show_run import door
-from subluminal.cli.render.call_lines import state_word, wrapped
+from subluminal.cli.render.call_lines import is_told, state_word, wrapped
 from subluminal.cli.render.columns import PIPE_CELLS, cut, pad
-from subluminal.cli.render.moments import date_and_clock, duration
+from subluminal.cli.render.moments import date_and_clock, duration, short_duration
 from subluminal.cli.render.output import paint
 from subluminal.cli.render.rows import json_text
 from subluminal.reports.printable import printable
@@ -16,15 +16,19 @@ Row = dict[str, Any]
 
 _MAX_PREVIEW_LINES = 60
 _FACT_CELLS = 11
+# What a policy without a hint of its own says in the words of the reason.
+_ADVICE = ("hint", "retry")
 
 
 def lines(call: Row, columns: int | None) -> list[str]:
     word, colour = state_word(call)
     found = [paint(f"call {printable(call['call_id'])}  ", None, bold=True) + paint(word, colour)]
     room = None if columns is None else columns - _FACT_CELLS + 7
+    told: list[str] = []
     for name, text in _facts(call):
-        if not text:
+        if not text or (name in _ADVICE and is_told(text, told)):
             continue
+        told.append(text)
         first, *more = wrapped(printable(" ".join(text.split())), room)
         found.append(f"  {pad(name, _FACT_CELLS)} {first}")
         found += [" " * (_FACT_CELLS + 3) + line for line in more]
@@ -98,12 +102,12 @@ def _status(call: Row) -> str:
 def _latency(call: Row) -> str:
     if call["latency_ms"] is None:
         return ""
-    text = duration(call["latency_ms"])
+    parts = [f"{duration(call['latency_ms'])} at the server"]
     if call["overhead_us"] is not None:
-        text += f", {call['overhead_us']} µs of it in the shim"
+        parts.append(f"{short_duration(call['overhead_us'])} in the shim (judging, passing on both ways)")
     if call["waited_ms"]:
-        text += f", {duration(call['waited_ms'])} between its legs"
-    return text
+        parts.append(f"{duration(call['waited_ms'])} between its legs")
+    return ", ".join(parts)
 
 
 def _size(call: Row) -> str:

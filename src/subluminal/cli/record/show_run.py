@@ -9,6 +9,8 @@ from subluminal.cli.render.columns import PIPE_CELLS, cut, pad
 from subluminal.cli.render.moments import between_ms, clock, date_and_clock, duration
 from subluminal.cli.render.output import paint
 from subluminal.cli.render.settings import changes_told, settings_told
+from subluminal.contracts.short_ids import short
+from subluminal.contracts.vocabulary import POLICY_INVALID
 from subluminal.ledger.read.ledger import Row, known
 from subluminal.reports.printable import printable
 from subluminal.reports.usage import usage_told
@@ -19,10 +21,17 @@ _STATUS_COLOURS = {"SUCCEEDED": "green", "RUNNING": "cyan", "CANCELLED": "yellow
 
 
 def lines(run: Row, items: list[Item], columns: int | None) -> list[str]:
-    found = [*_head(run, columns), ""]
-    for item in _joined(items):
-        if item["kind"] == "call":
+    refused = any(item["kind"] == "call" and item["reason_code"] == POLICY_INVALID for item in items)
+    found = [*_head(run, columns, not_loaded=refused), ""]
+    policies: dict[str, Row] = {}
+    for item, again in _grouped(_joined(items)):
+        if item["kind"] == "policy_loaded":
+            found += _other(item, columns, _policy(item, policies))
+        elif item["kind"] == "call":
             found += call_lines(item, columns)
+            if again:
+                times = f"{len(again) + 1} times, the last at {clock(again[-1]['at'])}"
+                found.append(INDENT + printable(f"{times} ({short(again[-1]['call_id'])})"))
             if len(item["doors"]) > 1:
                 found.append(INDENT + printable("seen by " + ", ".join(map(door, item["doors"]))))
         else:
@@ -35,7 +44,7 @@ def door(seen: Row) -> str:
     return f"{seen['transport'] or 'unknown'} ({seen['decision'] or 'no decision known'})"
 
 
-def _head(run: Row, columns: int | None) -> list[str]:
+def _head(run: Row, columns: int | None, *, not_loaded: bool) -> list[str]:
     took = between_ms(run["started_at"], run["ended_at"])
     counts = (
         f"{run['calls_total']}: {run['calls_allowed']} allowed, {run['calls_blocked']} blocked,"
@@ -44,7 +53,7 @@ def _head(run: Row, columns: int | None) -> list[str]:
     facts = [
         ("agent", f"{known(run['agent_id'])} ({run['client']}, {run['env']}), for {known(run['principal'])}"),
         ("started", date_and_clock(run["started_at"]) + (f", took {duration(took)}" if took is not None else "")),
-        ("policy", _policy_of(run)),
+        ("policy", "not loaded: every call was refused until it was" if not_loaded else _policy_of(run)),
         ("calls", counts),
     ]
     if run["usage"] is not None:
@@ -78,13 +87,33 @@ def _joined(items: list[Item]) -> list[Item]:
     return found
 
 
+def _grouped(items: list[Item]) -> list[tuple[Item, list[Item]]]:
+    """Refusals that are alike and follow on each other are told once, with those that came again."""
+    found: list[tuple[Item, list[Item]]] = []
+    for item in items:
+        if found and _alike(found[-1][0], item):
+            found[-1][1].append(item)
+        else:
+            found.append((item, []))
+    return found
+
+
+_SAME = ("server_name", "tool_name", "args_preview", "decision", "rule_id", "reason_code", "summary")
+
+
+def _alike(one: Item, other: Item) -> bool:
+    if one["kind"] != "call" or other["kind"] != "call" or one["decision"] in (None, "ALLOW"):
+        return False
+    return len(one["doors"]) == len(other["doors"]) == 1 and all(one[name] == other[name] for name in _SAME)
+
+
 def _is_words(item: Item) -> bool:
     agent = item["agent"] if item["kind"] == "agent_event" else {}
     return agent.get("kind") == "TextOutput" and bool(agent.get("text"))
 
 
-def _other(item: Item, columns: int | None) -> list[str]:
-    word, text, colour = _told(item)
+def _other(item: Item, columns: int | None, told: tuple[str, str, str | None] | None = None) -> list[str]:
+    word, text, colour = told or _told(item)
     if not text:
         return []
     first, *more = wrapped(printable(" ".join(text.split())), None if columns is None else columns - 11)
@@ -103,8 +132,6 @@ def _told(item: Item) -> tuple[str, str, str | None]:
     if kind == "run_end":
         closed = " (its end was recorded by ledgerd)" if item.get("closed_by") else ""
         return "end", f"{server} {item['run']['status']}{closed}", "blue"
-    if kind == "policy_loaded":
-        return _policy(item)
     if kind == "breaker_trip":
         breaker = item["breaker"]
         return "breaker", f"{breaker['rule_id']} tripped ({breaker['reason_code']}, scope {breaker['scope']})", "yellow"
@@ -122,11 +149,23 @@ def _told(item: Item) -> tuple[str, str, str | None]:
     return "", "", None
 
 
-def _policy(item: Item) -> tuple[str, str, str | None]:
+def _policy(item: Item, known: dict[str, Row]) -> tuple[str, str, str | None]:
+    """What is new: `known` has the policies that each shim had before."""
     load, policy = item.get("load") or {}, item["policy"]
-    if load.get("ok", True):
-        return "policy", f"{policy['policy_id']} {policy['policy_version']} loaded", "blue"
-    return "policy", f"not loaded from {load.get('origin')}: {load.get('error')}", "red"
+    server = item.get("server_name") or item["shim_id"]
+    if not load.get("ok", True):
+        return "policy", f"{server}: not loaded from {load.get('origin')}: {load.get('error')}", "red"
+    name, before = policy["policy_id"], known.get(f"{item['shim_id']} {policy['policy_id']}")
+    known[f"{item['shim_id']} {name}"] = policy
+    if before is None:
+        return "policy", f"{server}: {name} {policy['policy_version']} loaded", "blue"
+    if before["policy_hash"] == policy["policy_hash"]:
+        return "policy", f"{server}: {name} read again, unchanged", "bright_black"
+    versions = f"{before['policy_version']} to {policy['policy_version']}"
+    if before["policy_version"] == policy["policy_version"]:
+        versions = f"{policy['policy_version']}, its rules changed"
+    hashes = f"{before['policy_hash'][:8]} to {policy['policy_hash'][:8]}"
+    return "policy", f"{server}: {name} {versions} ({hashes})", "blue"
 
 
 def _agent(item: Item) -> tuple[str, str, str | None]:
@@ -139,6 +178,8 @@ def _agent(item: Item) -> tuple[str, str, str | None]:
         return "agent", agent.get("message") or "error", "red"
     if kind == "ToolCall" and "call_id" not in item and data.get("phase") == "start":
         return "agent", f"uses {data.get('name') or data.get('tool_name') or 'a tool'}", "bright_black"
+    if kind == "Status" and data.get("order") == "kill":
+        return "killed", f"by the operator: {agent.get('message')}", "bright_red"
     if kind == "Status" and str(agent.get("message") or "").startswith("completion"):
         return "agent", str(agent["message"]), "blue"
     return "", "", None

@@ -15,6 +15,7 @@ import click
 
 from subluminal.cli.render.columns import PIPE_CELLS, cut
 from subluminal.cli.render.output import note, paint, print_json
+from subluminal.cli.render.progress import Progress, with_progress
 from subluminal.contracts.errors import LedgerError, UsageError, VerificationError
 from subluminal.host import home
 from subluminal.reports.printable import printable
@@ -28,20 +29,36 @@ if TYPE_CHECKING:
 _NAMED_LINES = 20
 
 
-@click.group("export", help="Export a run as a trace bundle that can be verified and ingested anywhere.")
+class _RunByDefault(click.Group):
+    """`sub export last` is `sub export run last`."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        known = not args or args[0].startswith("-") or args[0] in self.commands
+        return super().resolve_command(ctx, args if known else ["run", *args])
+
+
+@click.group("export", cls=_RunByDefault)
 def export_group() -> None:
-    pass
+    """Export a run as a trace bundle that can be verified and ingested anywhere.
+
+    \b
+    Examples:
+      sub export last                 the same as: sub export run last
+      sub export last~1 -o trace.tar.gz
+    """
 
 
 @export_group.command("run")
-@click.argument("run")
+@click.argument("run", default="last", metavar="[RUN]")
 @click.option("-o", "--output", metavar="PATH", help="Where to write; by default RUN.tar.gz here.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object about the bundle.")
 def export_run_command(run: str, output: str | None, as_json: bool) -> None:
     """Export one run: its exact events, its chain head, and the policies that were in force.
 
-    RUN is a run id, an unambiguous beginning of one, or "last". The bundle is a .tar.gz, or a directory if the name
-    given with -o does not end in .tar.gz.
+    RUN is a run id, a beginning or end of one, last (which is the default), or last~1. The bundle is a .tar.gz, or a
+    directory if the name given with -o does not end in .tar.gz.
 
     \b
     Examples:
@@ -49,10 +66,10 @@ def export_run_command(run: str, output: str | None, as_json: bool) -> None:
       sub export run 01JD3 -o trace.tar.gz
       sub export run last -o trace/ --json
     """
-    from subluminal.ledger.read.ledger import open_ledger
+    from subluminal.ledger.read.ledger import open_or_empty
     from subluminal.ledger.trace.bundle import export_run
 
-    with open_ledger() as ledger:
+    with open_or_empty() as ledger:
         run_id = ledger.resolve_run(run)
         destination = output or re.sub(r"[^A-Za-z0-9._-]", "_", run_id)[:100].lstrip(".") + ".tar.gz"
         manifest = export_run(ledger, run_id, destination.rstrip("/") or destination, home.snapshot_dir())
@@ -153,7 +170,7 @@ def _ingest_lines(
 ) -> None:
     from subluminal.ledger.daemon.submit import submit
 
-    for outcome in submit(lines):
+    for outcome in with_progress(submit(lines), "events"):
         if outcome.error is None:
             counts["known" if outcome.duplicate else "stored"] += 1
             continue
@@ -220,7 +237,8 @@ def _reports(what: str, want_all: bool) -> tuple[DatabaseReport | None, list[Rep
 
     path = home.ledger_db()
     if want_all:
-        return verify_ledger(path)
+        with Progress("events checked") as progress:
+            return verify_ledger(path, progress.step)
     if is_bundle(what):
         with _this_ledger() as found:
             return None, [verify_bundle(what, found)]
@@ -319,13 +337,13 @@ def prune_command(older_than: str, dry_run: bool, as_json: bool) -> None:
       sub prune --older-than 90d --dry-run
       sub prune --older-than 90d
     """
-    from subluminal.ledger.read.ledger import open_ledger
+    from subluminal.ledger.read.ledger import open_or_empty
 
     before = _before(older_than)
     if dry_run:
         from subluminal.ledger.store.prune import prunable
 
-        with open_ledger() as ledger:
+        with open_or_empty() as ledger:
             runs = prunable(ledger.connection, before)
     else:
         from subluminal.host.run.files import remove_stale
@@ -345,7 +363,7 @@ def _prune(before: str) -> list[dict[str, Any]]:
     from subluminal.ledger.daemon.contact import ask, require_ledgerd
 
     if not os.path.exists(home.ledger_db()):
-        raise LedgerError(f"There is no ledger at {home.ledger_db()} yet.", hint="There is nothing to remove.")
+        return []
     require_ledgerd()
     answer = ask({"control": "prune", "before": before}, timeout=600.0) or {}
     if "pruned" not in answer:

@@ -11,6 +11,7 @@ from subluminal.cli.render.columns import PIPE_CELLS, cut, pad, width
 from subluminal.cli.render.moments import clock, duration
 from subluminal.cli.render.output import DECISION_COLOURS, paint
 from subluminal.cli.render.rows import json_text
+from subluminal.contracts.short_ids import short
 from subluminal.reports.printable import printable
 
 Row = dict[str, Any]
@@ -29,20 +30,26 @@ def call_lines(row: Row, columns: int | None, *, tag: str = "", elapsed_ms: int 
 
 def _first_line(row: Row, columns: int | None, tag: str, elapsed_ms: int | None) -> str:
     word, colour = state_word(row)
-    latency = row["latency_ms"] if row["status"] else elapsed_ms
-    took = "" if latency is None or _refused(row) else duration(latency)
+    took = latency(row) if row["status"] else "" if elapsed_ms is None or _refused(row) else duration(elapsed_ms)
     head = f"{clock(row['created_at'])}  "
     state = pad(word, 9)
     name = f"{row['server_name']}/{row['tool_name']}"
     args = row.get("args_preview") or ("" if not row["preview_truncated"] else "[TRUNCATED]")
-    rest = f"  {pad(took, 8, right=True)}  {tag}{printable(name)}"
+    call = f"  {printable(short(row['call_id']))}"
     room = (PIPE_CELLS if columns is None else columns) - width(head) - 9
-    rest = cut(rest, room)
-    left = room - width(rest) - 2
+    # The call's name is what `sub show` is asked with: a narrow terminal goes without the rest first.
+    call = call if width(call) < room // 3 else ""
+    rest = cut(f"  {pad(took, 8, right=True)}  {tag}{printable(name)}", room - width(call))
+    left = room - width(rest) - width(call) - 2
     shown = cut(printable(readable(args)), left) if left > 3 else ""
-    return (
-        paint(head, "bright_black") + paint(state, colour) + rest + paint("  " + shown if shown else "", "bright_black")
-    )
+    shown = "  " + shown if shown else ""
+    gap = "" if columns is None else " " * (room - width(rest) - width(shown) - width(call))
+    return paint(head, "bright_black") + paint(state, colour) + rest + paint(shown + gap + call, "bright_black")
+
+
+def latency(row: Row) -> str:
+    """Nothing for a call that was refused: it never ran."""
+    return "" if row["latency_ms"] is None or _refused(row) else duration(row["latency_ms"])
 
 
 def readable(preview: str) -> str:
@@ -94,10 +101,11 @@ def details(row: Row) -> list[tuple[str, str | None]]:
         )
     hint = row.get("hint")
     if hint:
-        said.append((f"hint: {hint['hint_text']}", None))
+        if not is_told(hint["hint_text"], [text for text, _ in said]):
+            said.append((f"hint: {hint['hint_text']}", None))
         if hint.get("suggested_args") is not None:
             said.append((f"try: {json_text(hint['suggested_args'])}", None))
-        if hint.get("retry_advice"):
+        if hint.get("retry_advice") and not is_told(hint["retry_advice"], [text for text, _ in said]):
             said.append((hint["retry_advice"], None))
     if row["ambiguous"]:
         said.append((f"ambiguous message: {row['ambiguous']}", "yellow"))
@@ -107,6 +115,13 @@ def details(row: Row) -> list[tuple[str, str | None]]:
         if parts or message:
             said.append((" ".join(parts) + (f": {message}" if message else ""), "red"))
     return said
+
+
+def is_told(text: str, told: list[str]) -> bool:
+    """Whether every sentence of it stands in what was said before."""
+    before = " ".join(" ".join(told).split())
+    sentences = [sentence.strip(" .") for sentence in " ".join(text.split()).split(". ")]
+    return all(sentence in before for sentence in sentences)
 
 
 def _by(row: Row) -> str:

@@ -1,4 +1,4 @@
-"""Times as people write and read them: RFC 3339 or `15m`, `2h`, `3d` in; local clock time and durations out."""
+"""Times as people write and read them: RFC 3339, `15m`, `2h`, `today` in; local clock time and durations out."""
 
 from __future__ import annotations
 
@@ -7,18 +7,24 @@ from datetime import UTC, datetime
 from subluminal.contracts.errors import UsageError
 from subluminal.contracts.moments import epoch_ms, is_moment
 
+_DAYS = {"today": 0, "yesterday": 1}
 _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 
 
 def moment_ms(text: str, now_ms: int) -> int:
     """Milliseconds since the epoch. A moment without an offset is local time."""
+    if text in _DAYS:
+        from datetime import timedelta
+
+        day = datetime.fromtimestamp(now_ms / 1000).date() - timedelta(days=_DAYS[text])
+        return max(0, int(datetime(day.year, day.month, day.day).timestamp() * 1000))
     number, unit = text[:-1], text[-1:]
     if unit in _UNITS_MS and number.isascii() and number.isdigit() and len(number) < 10:
         return max(0, now_ms - int(number) * _UNITS_MS[unit])
     try:
         return max(0, int(datetime.fromisoformat(text).timestamp() * 1000))
     except (ValueError, OverflowError):
-        hint = "Write 2026-01-31T09:30:00Z, 2026-01-31, or 30s, 15m, 2h, 3d, 1w ago."
+        hint = "Write today, yesterday, 2026-01-31, 2026-01-31T09:30:00Z, or 30s, 15m, 2h, 3d, 1w ago."
         raise UsageError(f"{text!r} is no time.", hint=hint) from None
 
 
@@ -52,6 +58,15 @@ def short_time(ts: str | None) -> str:
     return moment.strftime("%H:%M:%S" if today else "%m-%d %H:%M")
 
 
+_STEPS = {"day": "%Y-%m-%d", "hour": "%m-%d %H:%M", "minute": "%H:%M"}
+
+
+def time_of_step(ts: str, step: str) -> str:
+    """Where a day, an hour or a minute begins."""
+    moment = parsed(ts)
+    return moment.strftime(_STEPS[step]) if moment else "-"
+
+
 def between_ms(start: str | None, end: str | None) -> int | None:
     if not (start and end and is_moment(start) and is_moment(end)):
         return None
@@ -59,9 +74,13 @@ def between_ms(start: str | None, end: str | None) -> int | None:
 
 
 def duration(ms: int | None) -> str:
-    """Short, with two or three figures that mean something; a duration that is not known is a dash."""
+    """Short, with two or three figures that mean something; a duration that is not known is a dash.
+
+    Whole milliseconds are what is recorded: less than one is not nothing."""
     if ms is None:
         return "-"
+    if ms == 0:
+        return "<1 ms"
     if ms < 1000:
         return f"{ms} ms"
     if ms < 10_000:
@@ -74,3 +93,10 @@ def duration(ms: int | None) -> str:
         return f"{minutes}m {seconds:02d}s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours}h {minutes:02d}m" if hours < 48 else f"{hours // 24}d {hours % 24:02d}h"
+
+
+def short_duration(us: int) -> str:
+    """From microseconds."""
+    if us < 1000:
+        return f"{us} µs"
+    return f"{us / 1000:.1f} ms" if us < 100_000 else duration(us // 1000)

@@ -30,9 +30,13 @@ def print_json(value: Any) -> None:
 
 
 def colour_wanted(stream: Any = None) -> bool:
-    """Colour only on a terminal, and never against NO_COLOR."""
+    """Colour only on a terminal, and never against NO_COLOR; FORCE_COLOR asks for it elsewhere too."""
     stream = sys.stdout if stream is None else stream
-    return "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb" and bool(stream.isatty())
+    if "NO_COLOR" in os.environ:
+        return False
+    if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
+        return True
+    return os.environ.get("TERM") != "dumb" and bool(stream.isatty())
 
 
 def paint(text: str, colour: str | None, *, bold: bool = False, stream: Any = None) -> str:

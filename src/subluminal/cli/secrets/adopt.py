@@ -30,11 +30,11 @@ from subluminal.reports.printable import printable
 @click.argument("server")
 @click.argument("variable", metavar="ENVVAR")
 @click.option("--client", metavar="CLIENT", help="Whose configuration (default: the one that sets it).")
-@click.option("--scope", metavar="SCOPE", help="Only user, local or project.")
+@click.option("--scope", type=click.Choice(("user", "local", "project")), help="Only of this scope.")
 @click.option("--ref", "secret_ref", metavar="NAME", help="Reference to store it under (default: the variable's name).")
 @click.option("--source", type=click.Choice(("keychain", "file")), help="Where to keep it.")
 @click.option("--dry-run", is_flag=True, help="Say what would change; write nothing.")
-@click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def adopt_command(
     server: str,
     variable: str,

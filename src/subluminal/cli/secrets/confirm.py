@@ -27,13 +27,17 @@ from subluminal.reports.printable import printable
 @click.argument("server")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND ARGS...]")
 @click.option("--client", metavar="CLIENT", help="Only as this client is configured.")
-@click.option("--scope", metavar="SCOPE", help="user, local or managed (default: all three), or project.")
+@click.option(
+    "--scope",
+    type=click.Choice(("user", "local", "managed", "project")),
+    help="Only of this scope (default: all but project).",
+)
 @click.option("--url", metavar="URL", help="A server behind this URL, in place of a command.")
 @click.option(
     "--env", "variables", multiple=True, metavar="NAME=VALUE", help="With COMMAND or --url: a variable of its entry."
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be confirmed; write nothing.")
-@click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def confirm_command(
     server: str,
     command: tuple[str, ...],

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from subluminal.cli.render.output import note, paint, print_json, table
+from subluminal.cli.render.rows import print_json_rows
 from subluminal.cli.secrets.adopt import adopt_command
 from subluminal.cli.secrets.confirm import confirm_command, own_servers, records, tell_confirmed
 from subluminal.clients.configured import Configured
@@ -35,7 +36,8 @@ from subluminal.host.secrets.keystore import Entry, keychain_available, open_sto
 from subluminal.reports.printable import printable
 
 STORES = ("keychain", "file")
-_json = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
+_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+_json_lines = click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 _dry_run = click.option("--dry-run", is_flag=True, help="Say what would change; write nothing.")
 _source = click.option("--source", type=click.Choice(STORES), help="Where it is kept (default: wherever it is found).")
 
@@ -68,16 +70,26 @@ def secrets_group() -> None:
     metavar="SERVER:VARIABLE",
     help="Also bind it to a server; SERVER:header:NAME for a header (repeatable).",
 )
+@click.option("--replace", is_flag=True, help="Put it in place of the value that is there.")
 @_dry_run
 @_json
 def add_command(
-    secret_ref: str, surplus: tuple[str, ...], source: str | None, binds: tuple[str, ...], dry_run: bool, as_json: bool
+    secret_ref: str,
+    surplus: tuple[str, ...],
+    source: str | None,
+    binds: tuple[str, ...],
+    replace: bool,
+    dry_run: bool,
+    as_json: bool,
 ) -> int:
     """Store a secret: typed at a prompt, or piped to stdin (one trailing newline is dropped).
+
+    A value that is there already stays, unless --replace is given.
 
     \b
     Examples:
       sub secrets add github_token
+      sub secrets add github_token --replace      a new value, for every server that has it
       printf %s "$TOKEN" | sub secrets add github_token --bind github:GITHUB_TOKEN
     """
     if surplus:
@@ -87,6 +99,8 @@ def add_command(
         )
     check_secret_ref(secret_ref)
     source = source or ("keychain" if keychain_available() else "file")
+    store = open_store(source, os.environ)
+    _refuse_replacing(secret_ref, source, replace)
     bindings = [_binding(text, secret_ref, source) for text in binds]
     text = read_config_text(os.environ)
     confirmed: dict[str, list[Configured]] = {}
@@ -97,7 +111,7 @@ def add_command(
     value = _read_value(secret_ref)
     entry = Entry(secret_ref, source, False, None)
     if not dry_run:
-        entry = open_store(source, os.environ).put(secret_ref, value)
+        entry = store.put(secret_ref, value)
         if bindings:
             write_config_text(os.environ, text)
     _tell_added(entry, [f"{server}:{binding.inject_as}" for server, binding in bindings], dry_run, as_json)
@@ -110,7 +124,7 @@ def add_command(
 @click.argument("secret_ref")
 @_source
 @click.option("--reveal", is_flag=True, help="Print the value. Only on a terminal.")
-@_json
+@_json_lines
 def get_command(secret_ref: str, source: str | None, reveal: bool, as_json: bool) -> int:
     """Show what is known of a secret, without its value.
 
@@ -130,14 +144,14 @@ def get_command(secret_ref: str, source: str | None, reveal: bool, as_json: bool
         return 0
     rows = [_described(entry, load_config(os.environ)) for entry in found]
     if as_json:
-        print_json(rows[0] if len(rows) == 1 else rows)
+        print_json_rows(rows)
     else:
         _print_rows(rows)
     return 0
 
 
 @secrets_group.command("list")
-@_json
+@_json_lines
 def list_command(as_json: bool) -> int:
     """List stored secrets and who uses them. Values are never shown.
 
@@ -154,7 +168,7 @@ def list_command(as_json: bool) -> int:
                 known.add((binding.secret_ref, binding.source))
                 rows.append(_described(Entry(binding.secret_ref, binding.source, False, None), config, stored=False))
     if as_json:
-        print_json(rows)
+        print_json_rows(rows)
     elif rows:
         _print_rows(rows)
     else:
@@ -168,7 +182,7 @@ def list_command(as_json: bool) -> int:
 @_dry_run
 @_json
 def remove_command(secret_ref: str, source: str | None, dry_run: bool, as_json: bool) -> int:
-    """Remove a stored secret. Bindings stay; `sub secrets check` names those without a value.
+    """Remove a stored secret. Bindings stay, and the servers that have them are named: they go without from now on.
 
     \b
     Example:
@@ -182,10 +196,16 @@ def remove_command(secret_ref: str, source: str | None, dry_run: bool, as_json: 
         raise UsageError(f"{secret_ref!r} is in {' and in '.join(e.source for e in found)}", hint=hint)
     if not dry_run:
         open_store(found[0].source, os.environ).remove(secret_ref)
+    users = _described(found[0], load_config(os.environ))["bound_to"]
     if as_json:
-        print_json({"secret_ref": secret_ref, "source": found[0].source, "removed": not dry_run, "dry_run": dry_run})
-    else:
-        note(f"{'Would remove' if dry_run else 'Removed'} {secret_ref} from {found[0].source}.")
+        facts = {"secret_ref": secret_ref, "source": found[0].source, "removed": not dry_run, "dry_run": dry_run}
+        print_json({**facts, "bound_to": users})
+        return 0
+    note(f"{'Would remove' if dry_run else 'Removed'} {secret_ref} from {found[0].source}.")
+    for user in users:
+        note(f"  {printable(user)} {'would go' if dry_run else 'goes'} without it.")
+    if users:
+        note(f"  A new value: sub secrets add {secret_ref}")
     return 0
 
 
@@ -220,12 +240,28 @@ secrets_group.add_command(adopt_command)
 secrets_group.add_command(confirm_command)
 
 
+def _refuse_replacing(secret_ref: str, source: str, replace: bool) -> None:
+    """Before the value is asked for. Whoever only wants another server to have it binds it."""
+    found = _find(secret_ref, source)
+    if not found or replace:
+        return
+    users = _described(found[0], load_config(os.environ))["bound_to"]
+    concerned = f"it is bound to {', '.join(map(printable, users))}" if users else "it is bound to no server"
+    raise SecretError(
+        f"{source} holds {secret_ref!r} already; {concerned}",
+        hint=f"A new value for it: sub secrets add {printable(secret_ref)} --replace; or choose another name.",
+    )
+
+
 def _read_value(secret_ref: str) -> str:
     if sys.stdin.isatty():
         value = str(click.prompt(f"Value of {secret_ref}", hide_input=True, confirmation_prompt=True, err=True))
     else:
         value = sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
         value = value.removesuffix("\n").removesuffix("\r")
+        if not value:
+            hint = f'Type it at a terminal, or: printf %s "$TOKEN" | sub secrets add {printable(secret_ref)}'
+            raise SecretError("nothing came on standard input, so nothing was stored", hint=hint)
     if len(value.encode("utf-8", "surrogateescape")) < MIN_SECRET_BYTES:
         raise SecretError(
             f"the value is shorter than {MIN_SECRET_BYTES} bytes: too short to be masked safely, so it was not stored",

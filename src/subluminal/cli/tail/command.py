@@ -10,6 +10,7 @@ from typing import Any
 
 from subluminal.cli.filters import conditions, filter_options
 from subluminal.cli.options import Command, Option, Values
+from subluminal.cli.record.nothing_yet import FIRST, NOTHING_YET
 from subluminal.cli.render.moments import between_ms
 from subluminal.cli.render.output import note
 from subluminal.cli.tail.doors import Doors
@@ -179,9 +180,7 @@ class Tail:
         return self._begin()
 
     def _tell_waiting(self, *, waiting: bool) -> None:
-        text = "No tool call has been recorded yet."
-        text += " Waiting: run an agent" if waiting else " Run an agent"
-        text += " whose servers go through Subluminal (`sub import claude`; see `sub help quickstart`)."
+        text = f"{NOTHING_YET} {'Waiting: ' if waiting else 'First '}{FIRST}"
         if text != self._told:
             self._told = text
             note(text)

@@ -17,6 +17,7 @@ from subluminal.cli.render.settings import changes_told, settings_told
 from subluminal.cli.tail.doors import Key
 from subluminal.cli.tail.terminal_input import quiet_input, restore_input
 from subluminal.contracts.errors import LedgerError
+from subluminal.contracts.vocabulary import POLICY_INVALID
 from subluminal.ledger.fold.call import ENDED, Call
 from subluminal.ledger.read.call_row import as_row
 from subluminal.ledger.read.ledger import Ledger
@@ -73,7 +74,7 @@ class TextView(View):
     def call(self, call: Call, ledger: Ledger | None, place: Key) -> None:
         if call.state == ENDED or self._show_open:
             run_id = call.run_id
-            self.enter_run(run_id, ledger)
+            self.enter_run(call, ledger)
             self.put(call_lines(as_row(call), self.columns, tag=self.tag(run_id)))
 
     def happened(self, event: Event, ledger: Ledger | None) -> None:
@@ -89,8 +90,9 @@ class TextView(View):
 
     # -- runs -----------------------------------------------------------------------------------------------------
 
-    def enter_run(self, run_id: str, ledger: Ledger | None) -> None:
+    def enter_run(self, call: Call, ledger: Ledger | None) -> None:
         """A line above the first call of a run. Calls of a run that is not the latest to begin carry a tag."""
+        run_id = call.run_id
         if run_id in self._known_runs:
             return
         self._known_runs.add(run_id)
@@ -101,7 +103,11 @@ class TextView(View):
                 run = ledger.run(run_id)
             except LedgerError:
                 run = {}
-            words += [str(run[name]) for name in ("agent_id", "client", "env", "mode") if run.get(name)]
+            words += [str(run[name]) for name in ("agent_id", "client", "env") if run.get(name)]
+            if call.reason_code == POLICY_INVALID:  # the mode is that of no policy, which is not in force
+                words.append("policy not loaded: every call is refused")
+            elif run.get("mode"):
+                words.append(str(run["mode"]))
         self.put_line("── run " + " · ".join(words), "blue", bold=True)
 
     def tag(self, run_id: str) -> str:
@@ -161,7 +167,7 @@ class TerminalView(TextView):
 
     def call(self, call: Call, ledger: Ledger | None, place: Key) -> None:
         run_id = call.run_id
-        self.enter_run(run_id, ledger)
+        self.enter_run(call, ledger)
         lines = call_lines(as_row(call), self.columns, tag=self.tag(run_id))
         block = self._blocks.get(place)
         if block is None or not self._screen.change(block, lines):

@@ -37,7 +37,7 @@ INDEX = ".keychain"
 _PLAIN = b"subluminal-secret/1 plain\n"
 _SEALED = b"subluminal-secret/1 aes-256-gcm\n"
 MAX_SECRET_BYTES = 64 * 1024
-_EXTRA = "Install the extra: pip install 'subluminal[keychain]'"
+_EXTRA = "Install Subluminal with its extra: pip install 'PATH-OR-ADDRESS[keychain]' (README, Installing)."
 
 
 class Kind:

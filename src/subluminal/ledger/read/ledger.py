@@ -15,16 +15,18 @@ start of Python. A fact that is not known is None; `known` turns it into the wor
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
 from subluminal.contracts.errors import LedgerError, UsageError
 from subluminal.contracts.filters import CALL_FILTERS, LISTS, RUN, Filters, RunFilters
+from subluminal.contracts.short_ids import runs_back
 from subluminal.host import home
 from subluminal.ledger.read.groups import COUNTED, FEW_CALLS, MEASURED, STATS, add_up
-from subluminal.ledger.read.lookup import ambiguous, calls_beginning, runs_beginning
-from subluminal.ledger.read.plan import add_functions, plan, run_conditions
+from subluminal.ledger.read.lookup import ambiguous, calls_named, runs_named
+from subluminal.ledger.read.plan import add_functions, plan, run_conditions, with_calls
 from subluminal.ledger.read.standing import counted_once
 from subluminal.ledger.store.encoding import unpack_text
 from subluminal.ledger.store.lines import LineReader, arrivals, newest_arrival
@@ -56,6 +58,7 @@ GROUPS = {
     },
     "day": "substr(c.created_at, 1, 10)",
     "hour": "substr(c.created_at, 1, 13)",
+    "minute": "substr(c.created_at, 1, 16)",
 }
 MAX_LIMIT = 100_000
 
@@ -64,17 +67,30 @@ _RUN_LIST = ", ".join(RUN_COLUMNS)
 
 
 class Page:
-    """`next_cursor` is None on the last page."""
+    """`cursors` go on after each row; `next_cursor` after the last, and is None on the last page."""
 
-    __slots__ = ("next_cursor", "rows")
+    __slots__ = ("cursors", "next_cursor", "rows")
 
-    def __init__(self, rows: list[Row], next_cursor: str | None) -> None:
+    def __init__(self, rows: list[Row], cursors: list[str], *, more: bool) -> None:
         self.rows = rows
-        self.next_cursor = next_cursor
+        self.cursors = cursors
+        self.next_cursor = cursors[-1] if more else None
 
 
 def open_ledger(path: str | None = None) -> Ledger:
     return Ledger(open_reader(path or home.ledger_db()))
+
+
+def open_or_empty() -> Ledger:
+    """That of this home; before anything has been recorded, one that holds nothing and lies nowhere."""
+    if os.path.exists(home.ledger_db()):
+        return open_ledger()
+    from subluminal.ledger.store.schema import migrate
+
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    migrate(connection, ":memory:")
+    connection.row_factory = sqlite3.Row
+    return Ledger(connection)
 
 
 def known(value: Any) -> str:
@@ -99,8 +115,17 @@ class Ledger:
 
     # -- calls ------------------------------------------------------------------------------------------------
 
-    def calls(self, filters: Filters | None = None, *, limit: int = 50, cursor: str | None = None) -> Page:
-        """One page of calls, newest first: one row for each, however many doors have seen it."""
+    def calls(
+        self,
+        filters: Filters | None = None,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        previews: bool = False,
+    ) -> Page:
+        """One page of calls, newest first: one row for each, however many doors have seen it.
+
+        `previews`: with `args_preview`."""
         _check_limit(limit)
         below = _cursor_id(cursor)
         chosen = plan(self.connection, filters or Filters())
@@ -114,7 +139,15 @@ class Ledger:
             found += [row[0] for row in self.connection.execute(sql, [*values, below, limit + 1])]
         found = sorted(found, reverse=True)
         more = len(found) > limit
-        return Page([self._call_row(number) for number in found[:limit]], str(found[limit - 1]) if more else None)
+        rows = [self._call_row(number) for number in found[:limit]]
+        if previews:
+            for number, row in zip(found, rows, strict=False):
+                row["args_preview"] = self._args_preview(number)
+        return Page(rows, [str(number) for number in found[:limit]], more=more)
+
+    def _args_preview(self, number: int) -> str | None:
+        stored = self.connection.execute("SELECT args_preview FROM previews WHERE id = ?", (number,)).fetchone()
+        return unpack_text(stored[0]) if stored else None
 
     def _call_row(self, number: int) -> Row:
         sql = f"SELECT {_CALL_LIST}, p.shim_id FROM tool_calls c LEFT JOIN producers p USING (producer_no)"
@@ -187,7 +220,7 @@ class Ledger:
             f"SELECT {_CALL_LIST}, p.shim_id, c.id, {', '.join('c.' + name for name in _EVENT_COLUMNS)}"
             " FROM tool_calls c LEFT JOIN producers p USING (producer_no)"
         )
-        found = calls_beginning(self.connection, call_id, run_id, shim_id)
+        found = calls_named(self.connection, call_id, run_id, shim_id)
         if len(found) == 1:
             sql = f"{select} WHERE c.call_id = ? AND c.run_id = ? AND coalesce(p.shim_id, '') = ?"
             row: sqlite3.Row = self.connection.execute(sql, found[0]).fetchone()
@@ -202,11 +235,22 @@ class Ledger:
 
     # -- runs -------------------------------------------------------------------------------------------------
 
-    def runs(self, filters: RunFilters | None = None, *, limit: int = 50, cursor: str | None = None) -> Page:
-        """One page of runs, latest start first."""
+    def runs(
+        self,
+        filters: RunFilters | None = None,
+        *,
+        calls: Filters | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page:
+        """One page of runs, latest start first; `calls`: those with a call that matches."""
         _check_limit(limit)
         condition = run_conditions(filters or RunFilters())
         where, values = [condition.sql or "1"], condition.values
+        if calls is not None and calls.asked:
+            having = with_calls(self.connection, calls)
+            where.append(having.sql)
+            values += having.values
         if cursor is not None:
             started_at, _, run_no = cursor.rpartition("~")
             where.append("(started_at, run_no) < (?, ?)")
@@ -214,9 +258,9 @@ class Ledger:
         sql = f"SELECT {_RUN_LIST}, run_no FROM runs WHERE {' AND '.join(where)}"
         sql += " ORDER BY started_at DESC, run_no DESC LIMIT ?"
         rows = self.connection.execute(sql, [*values, limit + 1]).fetchall()
-        last = rows[limit - 1] if len(rows) > limit else None
         told = [counted_once(self.connection, _run(row)) for row in rows[:limit]]
-        return Page(told, f"{last['started_at']}~{last['run_no']}" if last else None)
+        cursors = [f"{row['started_at']}~{row['run_no']}" for row in rows[:limit]]
+        return Page(told, cursors, more=len(rows) > limit)
 
     def run(self, run_id: str) -> Row:
         row = self.connection.execute(f"SELECT {_RUN_LIST} FROM runs WHERE run_id = ?", (run_id,)).fetchone()
@@ -229,14 +273,18 @@ class Ledger:
         return run
 
     def resolve_run(self, name: str) -> str:
-        """A run id from what a person types: the id, an unambiguous beginning of it, or "last"."""
-        if name == "last":
-            row = self.connection.execute("SELECT run_id FROM runs ORDER BY started_at DESC, run_no DESC LIMIT 1")
-            latest = row.fetchone()
-            if latest is None:
+        """A run id from what a person types (`lookup`)."""
+        back = runs_back(name)
+        if back is not None:
+            sql = "SELECT run_id FROM runs ORDER BY started_at DESC, run_no DESC LIMIT 1 OFFSET ?"
+            row = self.connection.execute(sql, (back,)).fetchone()
+            if row is not None:
+                return str(row[0])
+            runs = self.connection.execute("SELECT count(*) FROM runs").fetchone()[0]
+            if not runs:
                 raise LedgerError("The ledger holds no run yet.", hint="Run an agent; see `sub help quickstart`.")
-            return str(latest[0])
-        found = runs_beginning(self.connection, name)
+            raise LedgerError(f"The ledger holds only {runs} runs: there is no {name}.", hint="`sub runs` lists them.")
+        found = runs_named(self.connection, name)
         if len(found) == 1:
             return found[0]
         if found:

@@ -42,6 +42,7 @@ Value = str | int | bytes | None
 # Which index leads to the calls of one value of a column.
 _LEADING = {"run_id": "tool_calls_run", "rule_id": "tool_calls_rule"}
 _RUN_COLUMNS = tuple(found.column for found in CALL_FILTERS if found.known_from == RUN and found.name != "run_id")
+_PLAIN_COLUMNS = ("reason_code", "severity", "error_class", "would_action")
 _ENDED = "tool_calls_decision"
 # In that index what was decided comes before what became of it: newest first goes along one range for each of these.
 _BECAME = ("= 'OK'", "= 'ERROR'", "= 'TIMEOUT'", "= 'CANCELLED'", "IS NULL")
@@ -186,15 +187,24 @@ def _plain_conditions(asked: dict[str, Any]) -> list[Condition]:
         found.append(_one_of("+c.decision", asked["decision"]))
     if "status" in asked and not _only_failed(asked["status"]):
         found.append(_status_condition(asked["status"]))
-    found += [
-        _one_of(f"+c.{name}", asked[name]) for name in ("reason_code", "severity", "error_class") if name in asked
-    ]
+    found += [_one_of(f"+c.{name}", asked[name]) for name in _PLAIN_COLUMNS if name in asked]
     of_runs = _all([_one_of(column, asked[column]) for column in _RUN_COLUMNS if column in asked])
     if of_runs.sql:
         found.append(Condition(f"+c.run_id IN (SELECT run_id FROM runs WHERE {of_runs.sql})", of_runs.values))
     if "text" in asked:
         found.append(_text_condition(asked["text"]))
     return found
+
+
+def with_calls(connection: sqlite3.Connection, filters: Filters) -> Condition:
+    """On `runs`: those that have such a call."""
+    chosen = plan(connection, filters)
+    pieces, values = [], []
+    for branch in chosen.branches:
+        index, where, branch_values = chosen.where(branch)
+        pieces.append(f"SELECT c.run_id FROM tool_calls c {index} WHERE {where}")
+        values += branch_values
+    return Condition(f"run_id IN ({' UNION '.join(pieces)})" if pieces else "0", values)
 
 
 def run_conditions(filters: RunFilters) -> Condition:

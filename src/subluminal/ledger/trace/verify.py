@@ -12,6 +12,7 @@ has not at all is looked up again afterwards, for `sub prune` announces in the w
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from time import process_time
 
@@ -45,8 +46,10 @@ def verify_database(path: str) -> DatabaseReport:
         return check_database(connection, path)
 
 
-def verify_ledger(path: str) -> tuple[DatabaseReport, list[Report]]:
-    """Every run of the ledger, and every run that its witness knows and the ledger does not; and what holds them."""
+def verify_ledger(path: str, checked: Callable[[int], None] | None = None) -> tuple[DatabaseReport, list[Report]]:
+    """Every run of the ledger, and every run that its witness knows and the ledger does not; and what holds them.
+
+    `checked` hears of the events of each run that has been checked."""
     heads = read_heads(heads_path(path))
     with closing(open_reader(path)) as connection:
         connection.execute("BEGIN")
@@ -55,7 +58,7 @@ def verify_ledger(path: str) -> tuple[DatabaseReport, list[Report]]:
         reports: list[Report] = []
         try:
             # Of a database that was changed, what is wrong with its runs is named as well, as far as it can be read.
-            reports = _verify_runs(path, connection, heads, catalogue)
+            reports = _verify_runs(path, connection, heads, catalogue, checked)
             if all(report.rows_checked for report in reports):
                 database.covered = True
                 database.faults += catalogue.check(connection, read_heads(heads_path(path)))
@@ -65,11 +68,19 @@ def verify_ledger(path: str) -> tuple[DatabaseReport, list[Report]]:
 
 
 def _verify_runs(
-    path: str, connection: sqlite3.Connection, heads: dict[str, Head], catalogue: Catalogue
+    path: str,
+    connection: sqlite3.Connection,
+    heads: dict[str, Head],
+    catalogue: Catalogue,
+    checked: Callable[[int], None] | None,
 ) -> list[Report]:
     known = [row[0] for row in connection.execute("SELECT run_id FROM runs ORDER BY run_no")]
+    reports = []
     with Rebuilt() as rebuilt:
-        reports = [_verify(connection, run_id, heads.get(run_id), rebuilt, catalogue) for run_id in known]
+        for run_id in known:
+            reports.append(_verify(connection, run_id, heads.get(run_id), rebuilt, catalogue))
+            if checked is not None:
+                checked(reports[-1].events)
     latest = read_heads(heads_path(path))
     for run_id in sorted(heads.keys() - set(known)):
         if not latest.get(run_id, heads[run_id]).pruned:

@@ -44,6 +44,13 @@ class Simulation:
         call = ToolCall(server_name, tool_name, args, len(args), risk_classes=risk_classes)
         return self.judge(call, parse(args), digest(canonical_bytes(args)), at_ms)
 
+    def untraced(
+        self, server_name: str, tool_name: str, args: bytes, at_ms: int, risk_classes: frozenset[str]
+    ) -> Verdict:
+        """As `call`, for whoever needs no trace of it: that costs many times the judgement."""
+        call = ToolCall(server_name, tool_name, args, len(args), risk_classes=risk_classes)
+        return self.decide(call, parse(args), digest(canonical_bytes(args)), at_ms)
+
     def judge(self, call: ToolCall, value: Any, args_hash: str, at_ms: int) -> tuple[Verdict, list[dict[str, Any]]]:
         """The same of a call whose arguments were read before; None: they are not known."""
         trace: list[dict[str, Any]] = []

@@ -17,9 +17,10 @@ ROOT = places.ROOT
 
 def test_the_reference_is_current_whatever_the_environment(tmp_path):
     env = sub_environment(tmp_path, COLUMNS="61", SUB_POLICY="/x")
-    command = [sys.executable, ROOT / "tools/generate_cli_docs.py", "--check"]
-    result = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
+    for tool in ("generate_cli_docs.py", "generate_man.py"):
+        command = [sys.executable, ROOT / "tools" / tool, "--check"]
+        result = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+        assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.parametrize("name", ["tail", "runs", "query", "show", "help", "completion"])

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.command_line import run_sub
-from harness.ledger import sub_environment
+from harness.command_line import run_sub, stored
+from harness.ledger import EventMaker, sub_environment
 
 
 def answers(home, line: str) -> list[str]:
@@ -18,7 +18,7 @@ def answers(home, line: str) -> list[str]:
     place = str(len(words) - 1)
     result = run_sub(home, COMP_WORDS=line, COMP_CWORD=place, _SUB_COMPLETE="bash_complete")
     assert result.stderr == ""
-    return [answer.split(",", 1)[1] for answer in result.stdout.splitlines()]
+    return [answer.split(",", 1)[1] for answer in result.stdout.splitlines() if answer]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -52,6 +52,12 @@ def test_another_shell_is_refused(tmp_path):
         ("sub runs --client cl", ["claude"]),
         ("sub policy li", ["lint"]),
         ("sub completion z", ["zsh"]),
+        ("sub import clau", ["claude", "claude-desktop"]),
+        ("sub help quick", ["quickstart"]),
+        ("sub query --group-by server,dec", ["server,decision"]),
+        ("sub query --reason BUDG", ["BUDGET_EXCEEDED"]),
+        ("sub query --columns time,arg", ["time,args"]),
+        ("sub show last", ["last", "last~1"]),
     ],
 )
 def test_commands_options_and_choices_are_completed(tmp_path, line, expected):
@@ -86,3 +92,41 @@ def test_bash_really_completes_with_the_script(tmp_path):
         ["bash", "-c", script], env=sub_environment(tmp_path), capture_output=True, text=True, check=False
     )
     assert result.stdout.split() == ["verify", "version"]
+
+
+def test_runs_servers_tools_and_secrets_are_offered(tmp_path):
+    home = tmp_path / "sub"
+    maker = EventMaker("run-one", "shim-1")
+    stored(home, maker.whole_run(1))
+    (home / "secrets").mkdir(mode=0o700)
+    for line, expected in {
+        "sub query --run run": ["run-one"],
+        "sub export run run": ["run-one"],
+        "sub tail --server g": ["git"],
+        "sub query --tool git": ["git_status"],
+        "sub secrets get x": [],
+    }.items():
+        assert answers(home, line) == expected, line
+
+
+def test_files_are_left_to_the_shell(tmp_path):
+    result = run_sub(tmp_path, COMP_WORDS="sub policy lint po", COMP_CWORD="3", _SUB_COMPLETE="bash_complete")
+    assert result.stdout == "file,po\n"
+
+
+@pytest.mark.parametrize(
+    ("shell", "place"),
+    [
+        ("bash", ".local/share/bash-completion/completions/sub"),
+        ("zsh", ".zfunc/_sub"),
+        ("fish", ".config/fish/completions/sub.fish"),
+    ],
+)
+def test_it_is_installed_where_the_shell_looks(tmp_path, shell, place):
+    done = run_sub(tmp_path / "sub", "completion", "--install", SHELL=f"/usr/bin/{shell}", XDG_DATA_HOME="")
+    assert done.returncode == 0 and f"{shell}_complete" in (tmp_path / place).read_text()
+
+
+def test_a_shell_that_is_not_known_is_asked_for(tmp_path):
+    done = run_sub(tmp_path / "sub", "completion", "--install", SHELL="/bin/tcsh")
+    assert done.returncode == 2 and "bash, zsh, fish" in done.stderr

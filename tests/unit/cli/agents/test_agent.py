@@ -263,10 +263,10 @@ def test_the_run_s_own_end_counts_the_calls_of_its_shims(terminal: Terminal) -> 
     assert sorted((end["summary"]["calls_total"], end.get("counts", "")) for end in ends) == [(2, ""), (2, "run")]
 
 
-def test_the_generic_agent_tells_its_lines_by_size_only(terminal: Terminal) -> None:
+def test_the_generic_agent_prints_its_lines_and_tells_of_them_by_size_only(terminal: Terminal) -> None:
     terminal.program("mine", f"#!{sys.executable}\nprint('secret words')\n")
     code, out, err = terminal.run("run", "generic", "--program", "mine", "-v", "--no-record", "--", "go")
-    assert (code, out) == (0, "")
+    assert (code, out) == (0, "secret words\n")
     assert "- line 1: 12 bytes" in err
     assert "secret" not in err
 
@@ -281,3 +281,11 @@ def test_the_kinds_of_agent_are_listed(terminal: Terminal) -> None:
     code, out, _ = terminal.run("kinds", "--json")
     assert code == 0
     assert [json.loads(line)["agent_kind"] for line in out.splitlines()] == ["claude_code", "codex", "generic"]
+
+
+def test_a_program_of_which_nothing_is_known_is_heard_and_not_obeyed(terminal: Terminal) -> None:
+    terminal.program("talker", "#!/bin/sh\nprintf 'hello \\033[2Jthere\\n'\n")
+    words = ("run", "generic", "--program", "talker", "--no-record")
+    code, out, _ = terminal.run(*words, "--", "x")
+    assert (code, out) == (0, "hello \\x1b[2Jthere\n")
+    assert "hello" not in terminal.run(*words, "--json", "--", "x")[1]

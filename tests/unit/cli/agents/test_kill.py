@@ -91,6 +91,9 @@ class Desk:
     def kill(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run([*SUB, "kill", *words], env=self.env, capture_output=True, text=True, timeout=30)
 
+    def sub(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*SUB, *words], env=self.env, capture_output=True, text=True, timeout=60)
+
     def events(self) -> list[dict[str, Any]]:
         paths = (self.home / "spool").glob("*.jsonl")
         return [json.loads(line) for path in paths for line in path.read_bytes().splitlines()]
@@ -179,8 +182,9 @@ def test_last_is_the_run_used_last_and_a_beginning_will_do(desk: Desk) -> None:
 def test_a_run_that_is_not_known_is_said_so(desk: Desk) -> None:
     done = desk.kill("nothing-of-the-kind")
     assert done.returncode == 1 and "nothing-of-the-kind" in done.stderr
-    assert desk.kill("--all").returncode == 2
-    assert desk.kill("last").returncode == 2
+    for everything in ("--all", "last", "last~3"):
+        done = desk.kill(everything)
+        assert done.returncode == 1 and "There is no run to stop" in done.stderr
     assert desk.kill().returncode == 2
     assert desk.kill("x", "--all").returncode == 2
 
@@ -207,3 +211,16 @@ def test_a_run_without_sub_run_can_call_nothing_more(desk: Desk) -> None:
     process.kill()
     process.wait()
     wait_for(lambda: [e for e in desk.events() if e["type"] == "run_end"], what="the end of the shim")
+
+
+def test_the_order_and_its_reason_are_in_the_timeline_though_no_call_follows(desk: Desk) -> None:
+    (desk.home / "ledgerd.pid").rmdir()
+    process = desk.agent("run-one", "--agent-id", "fixer")
+    wait_for(lambda: "run-one" in desk.sub("runs", "--json").stdout, what="the run in the ledger")
+    assert desk.kill("run-one", "--reason", "it loops").returncode == 0
+    assert process.wait(GENEROUS_S) == EXIT_TERMINATED
+    wait_for(lambda: "TERMINATED" in desk.sub("runs", "--json").stdout, what="the end of the run")
+    shown = desk.sub("show", "run-one").stdout
+    assert "by the operator: it loops" in shown and "fixer" in shown
+    again = desk.kill("last")
+    assert (again.returncode, again.stderr) == (1, "run-one had ended before: there was nothing to stop\n")

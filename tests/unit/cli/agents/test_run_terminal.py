@@ -153,3 +153,18 @@ def test_a_raw_terminal_is_put_in_order_after_a_killed_command(shell: Shell) -> 
     shell.wait_for("ended after 3 s")
     assert exit_code(shell) == 124
     assert shell.settings()[3] == before[3]
+
+
+def test_a_line_at_the_start_names_the_run_and_one_at_the_end_sums_it_up(shell: Shell) -> None:
+    shell.type(f"{SUB} run --run-id run-mine -- echo middle")
+    shell.wait_for("sub: run run-mine")
+    shell.wait_for("middle")
+    shell.wait_for("sub: run run-mine")
+    shell.wait_for(PROMPT)
+
+
+def test_quiet_says_neither(shell: Shell) -> None:
+    shell.type(f"{SUB} run --quiet --run-id run-mine -- echo middle")
+    shell.wait_for("middle")
+    shell.wait_for(PROMPT)
+    assert "sub: run" not in shell.output

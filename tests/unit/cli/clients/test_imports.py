@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -68,9 +69,43 @@ def test_a_projects_file_is_imported_from_a_directory_below_it(home: ClientHome)
     path = home.write("claude", '{"mcpServers": {"a": {"command": "x"}}}', "project")
     below = home.project / "src"
     below.mkdir()
-    report = json.loads(sub("import", "claude", "--json", cwd=below).stdout)
+    report = json.loads(sub("import", "claude", "--scope", "project", "--json", cwd=below).stdout)
     assert [file["path"] for file in report["files"]] == [str(path)]
     assert report["files"][0]["servers"][0]["status"] == "wrapped"
+
+
+def test_a_repositorys_file_is_left_out_and_named_until_it_is_asked_for(home: ClientHome) -> None:
+    own = home.write("claude", '{"mcpServers": {"mine": {"command": "x"}}}')
+    shared = home.write("claude", '{"mcpServers": {"theirs": {"command": "x"}}}', "project")
+    before = shared.read_bytes()
+    done = sub("import", "claude")
+    assert done.returncode == 1
+    assert "left       theirs" in done.stdout and "sub import claude --scope project" in done.stderr
+    assert SUB in own.read_text() and shared.read_bytes() == before
+    asked = sub("import", "claude", "--scope", "project")
+    assert asked.returncode == 0 and "needs Subluminal on the PATH" in asked.stderr
+    entry = json.loads(shared.read_bytes())["mcpServers"]["theirs"]
+    assert entry["command"] == "sub" and entry["args"][-2:] == ["--", "x"]
+    assert sub("import", "claude").returncode == 0, "what is routed is not left out"
+    assert sub("restore", "claude").returncode == 0 and shared.read_bytes() == before
+
+
+def test_a_repositorys_file_is_routed_by_who_agrees_on_a_terminal(home: ClientHome) -> None:
+    shared = home.write("claude", '{"mcpServers": {"theirs": {"command": "x"}}}', "project")
+    for answer, command in ((b"n\n", "x"), (b"y\n", "sub")):
+        master, slave = pty.openpty()
+        with subprocess.Popen([SUB, "import", "claude"], stdin=slave, stderr=slave, stdout=subprocess.DEVNULL) as done:
+            os.write(master, answer)
+            done.wait(60)
+        os.close(slave)
+        os.close(master)
+        assert json.loads(shared.read_bytes())["mcpServers"]["theirs"]["command"] == command
+
+
+def test_a_dry_run_says_what_would_be_done_and_not_that_it_was(home: ClientHome) -> None:
+    home.write("claude", '{"mcpServers": {"a": {"command": "x"}}}')
+    shown = sub("import", "claude", "--dry-run").stdout
+    assert "would wrap" in shown and "wrapped" not in shown
 
 
 def test_all_clients_at_once_and_back(home: ClientHome) -> None:
@@ -105,11 +140,11 @@ def test_a_dry_run_is_a_diff_on_stdout_without_secrets(home: ClientHome) -> None
 def test_a_broken_file_stops_only_itself(home: ClientHome) -> None:
     broken = home.write("claude", '{\n"mcpServers": {,}}')
     whole = home.write("claude", '{"mcpServers": {"a": {"command": "x"}}}', "project")
-    result = sub("import", "claude")
+    result = sub("import", "claude", "--scope", "user", "--scope", "project")
     assert result.returncode == 2
     assert "line 2" in result.stdout and "Traceback" not in result.stderr
     assert broken.read_text() == '{\n"mcpServers": {,}}'
-    assert SUB in whole.read_text()
+    assert "--server-name" in whole.read_text()
 
 
 def test_entries_that_cannot_be_routed_give_exit_code_one(home: ClientHome) -> None:
@@ -143,11 +178,11 @@ def test_what_cannot_be_done_is_said_in_a_sentence(
 def test_a_server_that_does_not_exist_is_an_error(home: ClientHome) -> None:
     path = home.write("claude", '{"mcpServers": {"a": {"command": "x"}}}')
     result = sub("import", "claude", "--server", "b")
-    assert result.returncode == 2 and "'b'" in result.stderr
-    assert SUB not in path.read_text()
+    assert result.returncode == 2 and "'b'" in result.stderr and "Known here: a." in result.stderr
     result = sub("import", "claude", "--server", "b", "--server", "a")
-    assert result.returncode == 1 and "'b'" in result.stderr
-    assert SUB in path.read_text()
+    assert result.returncode == 2 and "'b'" in result.stderr
+    assert SUB not in path.read_text(), "a slip changes nothing"
+    assert sub("restore", "claude", "--server", "nobody").returncode == 2
 
 
 def test_a_single_file_can_be_named(home: ClientHome) -> None:

@@ -20,6 +20,12 @@ from harness.terminal import TerminalProgram
 from harness.waiting import wait_for
 from subluminal.cli.record.query import QUERY
 
+WOULD = {
+    "action": "BLOCK",
+    "rule_id": "no-ls",
+    "severity": "warn",
+    "explain": {"summary": "No listing.", "reason_code": "DENYLIST_MATCH"},
+}
 # engineering-spec §11.3
 SPEC_COLUMNS = [
     "call_id", "run_id", "server_name", "tool_name", "args_hash", "decision", "rule_id", "status", "latency_ms",
@@ -36,7 +42,9 @@ def home(tmp_path_factory):
     lines = git.whole_run(3)
     lines += [
         shell.run_start(),
-        *shell.call(tool="ls", server="shell"),
+        shell.start(tool="ls", server="shell"),
+        shell.decision(would=WOULD),
+        shell.end(),
         *shell.call("BLOCK", tool="rm", server="shell"),
     ]
     lines += shell.call("THROTTLE", tool="curl", server="shell")
@@ -83,6 +91,8 @@ def test_calls_come_newest_first(home):
         (["--since", timestamp(BASE_MS + 3_000_000), "--tool", "ls"], ["ls"]),
         (["--until", timestamp(BASE_MS + 3_000_000)], ["git_status"] * 3),
         (["--since", "1m"], []),
+        (["--since", "today"], []),
+        (["--until", "yesterday", "--tool", "ls"], ["ls"]),
         (["--agent", "repo-fixer", "--client", "claude", "--env", "dev", "--tool", "rm"], ["rm"]),
         (["--agent", "somebody-else"], []),
         (["--args-hash", f"{2:064x}", "--server", "git"], ["git_status"]),
@@ -95,6 +105,12 @@ def test_calls_come_newest_first(home):
         (["--severity", "warn"], ["curl", "rm"]),
         (["--error-class", "policy_block", "--principal", "ann"], ["curl", "rm"]),
         (["--min-latency", "4"], []),
+        (["--run", "last~1"], ["git_status"] * 3),
+        (["--run-id", "-git"], ["git_status"] * 3),
+        (["--agent-id", "repo-fixer", "--server-name", "shell", "--rule-id", "deny-writes"], ["curl", "rm"]),
+        (["--decision", "thr"], ["curl"]),
+        (["--reason-code=DENYLIST_MATCH", "--min-latency-ms", "0", "--tool-name", "rm"], ["rm"]),
+        (["--would", "block"], ["ls"]),
         (["--args-hash", f"{2:064x}", "--args-hash", f"{3:064x}", "--server", "git"], ["git_status"] * 2),
     ],
 )
@@ -108,11 +124,18 @@ def test_the_count_is_that_of_the_rows(home):
 
 
 def test_pages_follow_on_each_other(home):
+    every = rows(run_sub(home, "query", "--json", "--limit", "0"))
     first = run_sub(home, "query", "--json", "--limit", "5")
-    cursor = first.stderr.split("--cursor ")[1].split(",")[0]
-    second = run_sub(home, "query", "--json", "--limit", "5", "--cursor", cursor)
-    assert rows(first) + rows(second) == rows(run_sub(home, "query", "--json", "--limit", "0"))
-    assert second.stderr == ""
+    for cursor in (first.stderr.split("--cursor ")[1].split(",")[0], rows(first)[-1]["cursor"]):
+        second = run_sub(home, "query", "--json", "--limit", "5", "--cursor", cursor)
+        assert rows(first) + rows(second) == every
+        assert second.stderr == ""
+    assert rows(run_sub(home, "query", "--json", "--cursor", every[1]["cursor"])) == every[2:]
+
+
+def test_runs_go_on_after_any_row(home):
+    every = rows(run_sub(home, "runs", "--json"))
+    assert rows(run_sub(home, "runs", "--json", "--cursor", every[0]["cursor"])) == every[1:] != []
 
 
 def test_csv_reads_back_as_the_same_rows(home):
@@ -174,10 +197,97 @@ def test_a_group_without_an_end_has_no_latency(home):
 
 def test_the_table_is_for_people(home):
     lines = run_sub(home, "query", "--server", "shell").stdout.splitlines()
-    assert lines[0].split() == ["TIME", "DECISION", "STATUS", "LATENCY", "TOOL", "RULE", "REASON", "RUN", "CALL"]
+    assert lines[0].split() == ["TIME", "RESULT", "LATENCY", "TOOL", "ARGS", "RULE", "REASON", "RUN", "CALL"]
     assert any("BLOCK" in line and "shell/rm" in line and "deny-writes" in line for line in lines)
     assert any("running" in line and "shell/make" in line for line in lines)
     assert "\x1b" not in "".join(lines)
+
+
+def shown(home, columns, *arguments):
+    """What stands on a terminal of this width."""
+    command = [sys.executable, "-m", "subluminal", *arguments]
+    with TerminalProgram(command, env=sub_environment(home, PYTHONUTF8="1"), columns=columns) as program:
+        program.wait_until(lambda: program.process.poll() is not None, "the end")
+        program.pump(0)
+        assert program.process.returncode == 0
+    return program.screen.rows
+
+
+OURS = "019a8f3e6d1b00112233445566aa"
+
+
+@pytest.fixture(scope="module")
+def real_ids(tmp_path_factory):
+    """Two runs with ids as they are made."""
+    home = tmp_path_factory.mktemp("ids") / "sub"
+    lines = []
+    for end in ("bb", "cc"):
+        maker = EventMaker(f"run-{OURS[:-2]}{end}", f"s{OURS[:-2]}{end}")
+        lines += [maker.run_start(), *maker.call("BLOCK", tool="delete_everything", server="files"), maker.run_end()]
+    stored(home, lines)
+    return home
+
+
+def test_eighty_columns_hold_rule_arguments_and_a_call_that_can_be_asked_for(real_ids):
+    head, *lines = shown(real_ids, 80, "query")
+    assert head.split() == ["TIME", "RESULT", "TOOL", "ARGS", "RULE", "CALL"]
+    assert [line.split()[-1] for line in lines if line] == ["66cc-1", "66bb-1"]
+    assert all('{"path"' in line and "deny-writes" in line for line in lines if line)
+    for name in ("66cc-1", f"s{OURS[:-2]}cc-1", f"s{OURS[:-2]}cc"):
+        assert json.loads(run_sub(real_ids, "show", name, "--json").stdout)["run_id"].endswith("cc")
+
+
+def test_eighty_columns_hold_the_runs(real_ids):
+    head, *lines = shown(real_ids, 80, "runs")
+    assert {"RUN", "AGENT", "STATUS", "STARTED", "CALLS", "BLOCKED", "ERRORS"} <= set(head.split())
+    assert [line.split()[0] for line in lines if line] == ["5566cc", "5566bb"]
+    assert rows(run_sub(real_ids, "query", "--run", "5566bb", "--json"))[0]["run_id"].endswith("bb")
+
+
+def test_wide_shows_everything_whole(real_ids):
+    head, *lines = shown(real_ids, 400, "query", "--wide")
+    assert head.split()[-2:] == ["RUN", "CALL"] and f"run-{OURS[:-2]}cc" in lines[0]
+
+
+def test_columns_are_chosen_by_title_or_key_for_people_and_programs(real_ids):
+    assert shown(real_ids, 80, "query", "--columns", "tool,args_hash,args")[0].split() == [
+        "TOOL",
+        "ARGS",
+        "HASH",
+        "ARGS",
+    ]
+    (row, _) = rows(run_sub(real_ids, "query", "--columns", "tool,args,run_id", "--json"))
+    assert row == {"tool_name": "delete_everything", "args_preview": '{"path":"."}', "run_id": f"run-{OURS[:-2]}cc"}
+    assert run_sub(real_ids, "runs", "--columns", "run,calls", "--csv").stdout.startswith("run_id,calls_total\n")
+
+
+def test_runs_are_found_by_their_calls_and_go_by_the_same_filters(home):
+    def found(*options):
+        return [row["run_id"] for row in rows(run_sub(home, "runs", "--json", *options))]
+
+    assert found("--decision", "block") == found("--tool", "curl", "--severity", "warn") == ["run-shell"]
+    assert (
+        found("--server", "git")
+        == found("--run", "last~1")
+        == found("--text", "clean", "--run", "run-g")
+        == ["run-git"]
+    )
+    assert found("--server", "nobody") == [] and len(found("--agent-id", "repo-fixer")) == 2
+
+
+def test_a_plot_has_a_bar_for_each_step_of_time_and_the_same_as_rows(home):
+    shown_rows = rows(run_sub(home, "query", "--plot", "--json"))
+    assert sum(row["calls"] for row in shown_rows) == 8 and [row["step"] for row in shown_rows] == ["minute"] * 2
+    head, first, second = run_sub(home, "query", "--plot").stdout.splitlines()
+    assert head.split() == ["TIME", "CALLS", "CALLS", "REFUSED", "P95"]
+    assert "█" in first and "▒" not in first and first.split()[-4:] == ["3", "0", "3", "ms"]
+    assert "▒" in second and second.split()[-4:-2] == ["5", "2"] and second.count("█") + second.count("▒") == 40
+    assert run_sub(home, "query", "--plot", "--count").returncode == 2
+
+
+def test_runs_have_a_spark_line_where_there_is_room(home):
+    head, *lines = shown(home, 200, "runs")
+    assert "ACTIVITY" in head and "█" in lines[0] and "█" in lines[1]
 
 
 def test_a_terminal_gets_colour_and_lines_that_fit(home):
@@ -186,6 +296,12 @@ def test_a_terminal_gets_colour_and_lines_that_fit(home):
         program.wait_for("git/git_status")
         assert program.end() == 0
     assert b"\x1b[31m" in program.raw  # a refusal in red
+
+
+def test_force_color_asks_for_it_in_a_pipe_and_no_color_goes_before(home):
+    assert "\x1b[31m" in run_sub(home, "query", FORCE_COLOR="1").stdout
+    assert "\x1b" not in run_sub(home, "query", FORCE_COLOR="0").stdout
+    assert "\x1b" not in run_sub(home, "query", FORCE_COLOR="1", NO_COLOR="").stdout
 
 
 def test_no_color_is_obeyed_on_a_terminal(home):
@@ -208,6 +324,10 @@ def test_no_color_is_obeyed_on_a_terminal(home):
         (["--limit", "many"], "'many' is not a valid integer"),
         (["--cursor", "x"], "'x' is no cursor."),
         (["--decision", "MAYBE"], "'MAYBE' is not"),
+        (["--decision", "t"], "'t' is not one of 'ALLOW', 'BLOCK', 'THROTTLE', 'REJECT_WITH_HINT', 'TERMINATE_RUN'"),
+        (["--columns", "tool,colour"], "There is no column 'colour'."),
+        (["--columns", "tool", "--count"], "--columns is about calls"),
+        (["--run", "last~2"], "holds only 2 runs"),
         (["--nope"], "No such option"),
         (["--run", "run-"], "More than one run begins with 'run-': run-git, run-shell."),
         (["--run", "zzz"], "There is no run 'zzz'"),
@@ -226,19 +346,33 @@ def test_nothing_found_is_told_on_stderr(home):
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "No call matches.\n")
 
 
-def test_a_missing_ledger_says_what_to_do(tmp_path):
-    result = run_sub(tmp_path / "none", "query")
-    assert (result.returncode, result.stdout) == (2, "")
-    assert "There is no ledger at" in result.stderr and "Run an agent" in result.stderr
-    assert not (tmp_path / "none").exists()  # looking creates nothing
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["query"], ["query", "--json"], ["query", "--csv", "--tool", "x"], ["query", "--group-by", "tool"],
+        ["runs"], ["runs", "--json", "--status", "FAILED"], ["tail", "--no-follow"],
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("is_there", [False, True])
+def test_before_the_first_call_there_is_nothing_and_one_line_says_what_to_do_first(tmp_path, command, is_there):
+    if is_there:
+        stored(tmp_path / "sub", [])
+    result = run_sub(tmp_path / "sub", *command)
+    assert (result.returncode, result.stdout) == (0, "")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("Nothing has been recorded yet.") and "`sub import`" in line
+    assert (tmp_path / "sub").exists() is is_there  # looking creates nothing
 
 
-def test_an_empty_ledger_is_no_error(tmp_path):
-    stored(tmp_path / "sub", [])
-    for command in ("query", "runs"):
-        result = run_sub(tmp_path / "sub", command)
-        assert (result.returncode, result.stdout) == (0, "")
-        assert "recorded yet" in result.stderr
+def test_the_count_of_nothing_is_zero(tmp_path):
+    assert run_sub(tmp_path / "sub", "query", "--count").stdout == "0\n"
+
+
+def test_the_latest_run_of_a_fresh_home_is_not_there(tmp_path):
+    for command in (["show"], ["show", "last"], ["query", "--run", "last"]):
+        result = run_sub(tmp_path / "sub", *command)
+        assert (result.returncode, result.stdout) == (2, "")
+        assert "holds no run yet" in result.stderr and "sub help quickstart" in result.stderr
 
 
 def test_a_ledger_of_a_newer_version_is_left_alone(tmp_path):
@@ -291,7 +425,7 @@ def test_what_lies_in_the_spool_is_taken_in_first(tmp_path, monkeypatch):
     monkeypatch.setenv(MARKER_VARIABLE, marker)
     maker = EventMaker("run-spool", "shim-9")
     (spool_of(home) / "shim-9.jsonl").write_bytes(b"".join(line + b"\n" for line in maker.whole_run(2)))
-    assert run_sub(home, "query", "--no-sync").returncode == 2  # there is no ledger, and none was asked for
+    assert run_sub(home, "query", "--no-sync", "--count").stdout == "0\n"
     try:
         wait_for(lambda: run_sub(home, "query", "--count").stdout == "2\n", what="the calls of the spool")
     finally:

@@ -179,7 +179,69 @@ def test_an_empty_or_missing_ledger_gets_a_sentence(tmp_path):
     stored(tmp_path / "sub", [])
     empty = run_sub(tmp_path / "sub", "show", "last")
     assert missing.returncode == empty.returncode == 2
-    assert "There is no ledger" in missing.stderr and "holds no run yet" in empty.stderr
+    assert "holds no run yet" in missing.stderr and missing.stderr == empty.stderr
+
+
+# -- said once, and truly ------------------------------------------------------------------------------------------
+
+
+def dedupe(maker):
+    """A refusal whose hint, written by nobody, says what the reason says."""
+    summary = "The same call went through 2 s ago. Use its result."
+    explain = {"summary": summary, "reason_code": "DUPLICATE_CALL"}
+    hint = {**HINT, "hint_text": "Use its result.", "suggested_args": None, "retry_advice": summary}
+    error = {"class": "policy_block", "message": "refused"}
+    return [
+        maker.start("fetch"),
+        maker.decision("REJECT_WITH_HINT", explain=explain, hint=hint),
+        maker.end("ERROR", error=error),
+    ]
+
+
+def test_a_sentence_is_told_once_and_refusals_that_are_alike_are_one(tmp_path):
+    maker = EventMaker("run-1", "shim-1")
+    stored(tmp_path / "sub", [maker.run_start(), *(line for _ in range(3) for line in dedupe(maker)), maker.run_end()])
+    text = run_sub(tmp_path / "sub", "show").stdout
+    assert text.count("Use its result.") == 1 and text.count("git/fetch") == 1
+    assert "3 times, the last at" in text and "(shim-1-3)" in text
+    one = run_sub(tmp_path / "sub", "show", "shim-1-2").stdout
+    assert one.count("Use its result.") == 1
+
+
+def test_a_latency_of_no_whole_millisecond_is_not_called_nothing(tmp_path):
+    maker = EventMaker("run-1", "shim-1")
+    end = json.loads([maker.run_start(), maker.start(), maker.decision(), maker.end()][-1])
+    maker = EventMaker("run-1", "shim-1")
+    lines = [maker.run_start(), maker.start(), maker.decision()]
+    lines.append(json.dumps({**end, "latency_ms": 0, "overhead_us": 17398}).encode())
+    stored(tmp_path / "sub", lines)
+    shown = run_sub(tmp_path / "sub", "show", "shim-1-1").stdout
+    assert "<1 ms at the server, 17.4 ms in the shim (judging, passing on both ways)" in shown
+    assert "<1 ms" in run_sub(tmp_path / "sub", "query").stdout
+
+
+def test_a_run_whose_policy_did_not_load_is_not_said_to_observe(tmp_path):
+    maker = EventMaker("run-1", "shim-1")
+    explain = {"summary": "The policy is invalid.", "reason_code": "POLICY_INVALID"}
+    lines = [maker.run_start(mode="observe"), maker.start(), maker.decision("BLOCK", rule_id=None, explain=explain)]
+    stored(tmp_path / "sub", lines)
+    for command in (["show"], ["tail", "--no-follow"]):
+        told = run_sub(tmp_path / "sub", *command)
+        assert "not loaded: every call" in told.stdout and "observe" not in told.stdout.splitlines()[0]
+
+
+def test_a_policy_that_is_read_again_says_what_changed(tmp_path):
+    maker = EventMaker("run-1", "shim-1")
+    new = {**POLICY, "policy_version": "1.3.0", "policy_hash": "b" * 64}
+    load = {"ok": True, "origin": "user"}
+    loads = [maker.event("policy_loaded", policy=policy, load=load) for policy in (POLICY, POLICY, new)]
+    stored(tmp_path / "sub", [maker.run_start(), *maker.call(), *loads])
+    told = [line for line in run_sub(tmp_path / "sub", "show").stdout.splitlines() if "  policy " in line[8:20]]
+    assert [line.split("git: ")[1] for line in told if "git: " in line] == [
+        "team-default 1.2.0 loaded",
+        "team-default read again, unchanged",
+        "team-default 1.2.0 to 1.3.0 (aaaaaaaa to bbbbbbbb)",
+    ]
 
 
 # -- help -------------------------------------------------------------------------------------------------------------
@@ -212,11 +274,14 @@ def test_every_reason_code_is_explained():
 
 
 def test_help_knows_commands_too_and_says_what_there_is(home):
-    assert "Usage: sub show [OPTIONS] TARGET" in run_sub(home, "help", "show").stdout
+    assert "Usage: sub show [OPTIONS] [TARGET]" in run_sub(home, "help", "show").stdout
+    assert "Usage: sub policy init" in run_sub(home, "help", "policy", "init").stdout
     everything = run_sub(home, "help").stdout
     assert all(name in everything for name in (*TOPICS, "tail", "query"))
     wrong = run_sub(home, "help", "nonsense")
     assert wrong.returncode == 2 and "quickstart" in wrong.stderr
+    below = run_sub(home, "help", "policy", "nonsense")
+    assert below.returncode == 2 and "sub policy --help" in below.stderr
 
 
 def test_bare_help_runs_without_a_home(tmp_path):

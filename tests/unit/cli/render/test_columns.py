@@ -61,7 +61,7 @@ def test_times_are_read_as_people_write_them(text, ms):
     assert moment_ms(text, NOW) == ms
 
 
-@pytest.mark.parametrize("text", ["", "m", "-5m", "5x", "1.5h", "٣d", "2023-13-01", "yesterday", "9" * 40 + "s"])
+@pytest.mark.parametrize("text", ["", "m", "-5m", "5x", "1.5h", "٣d", "2023-13-01", "someday", "9" * 40 + "s"])
 def test_what_is_no_time_is_refused(text):
     with pytest.raises(UsageError):
         moment_ms(text, NOW)
@@ -69,7 +69,7 @@ def test_what_is_no_time_is_refused(text):
 
 @pytest.mark.parametrize(
     ("ms", "text"),
-    [(None, "-"), (0, "0 ms"), (999, "999 ms"), (2500, "2.50 s"), (42_000, "42.0 s"), (61_000, "1m 01s"),
+    [(None, "-"), (0, "<1 ms"), (999, "999 ms"), (2500, "2.50 s"), (42_000, "42.0 s"), (61_000, "1m 01s"),
      (7_260_000, "2h 01m"), (200_000_000, "2d 07h")],
 )  # fmt: skip
 def test_durations_are_short(ms, text):

@@ -39,7 +39,8 @@ class Sub:
 
     def json(self, *args: str, stdin: bytes = b"") -> object:
         assert self(*args, "--json", stdin=stdin) == 0, self.err
-        return json.loads(self.out)
+        rows = [json.loads(line) for line in self.out.splitlines()]
+        return rows if args[0] == "list" else rows[0]
 
     def config(self) -> dict[str, object]:
         return tomllib.loads((self.home / "config.toml").read_text())
@@ -74,9 +75,36 @@ def test_a_piped_value_is_stored_listed_and_removed_without_being_shown(sub: Sub
     got = sub.json("get", "ref")
     assert isinstance(got, dict)
     assert got["modified_at"]
-    assert sub.json("remove", "ref") == {"secret_ref": "ref", "source": "file", "removed": True, "dry_run": False}
+    removed = {"secret_ref": "ref", "source": "file", "removed": True, "dry_run": False, "bound_to": []}
+    assert sub.json("remove", "ref") == removed
     assert sub.json("list") == []
     assert sub("remove", "ref") == 2
+
+
+def test_a_value_that_is_there_is_replaced_only_when_asked_for(sub: Sub) -> None:
+    assert sub("add", "ref", "--bind", "github:TOKEN", stdin=VALUE.encode()) == 0
+    assert sub("add", "ref", stdin=b"another value") == 2
+    assert "github:TOKEN" in sub.err and "--replace" in sub.err
+    assert (sub.home / "secrets" / "ref").read_bytes().endswith(VALUE.encode())
+    assert sub("add", "ref", "--replace", stdin=b"another value") == 0
+    assert (sub.home / "secrets" / "ref").read_bytes().endswith(b"another value")
+
+
+def test_removing_names_the_servers_that_go_without(sub: Sub) -> None:
+    assert sub("add", "ref", "--bind", "github:TOKEN", stdin=VALUE.encode()) == 0
+    assert sub("remove", "ref", "--dry-run") == 0 and "github:TOKEN would go without" in sub.err
+    assert sub("remove", "ref") == 0 and "github:TOKEN goes without" in sub.err
+
+
+def test_an_empty_input_is_said_to_be_empty(sub: Sub) -> None:
+    assert sub("add", "ref", stdin=b"") == 2
+    assert "nothing came on standard input" in sub.err and "printf" in sub.err
+
+
+def test_a_scope_that_there_is_not_lists_those_there_are(sub: Sub) -> None:
+    for words in (("adopt", "github", "TOKEN"), ("confirm", "github")):
+        assert sub(*words, "--scope", "moon") == 2
+        assert "'moon' is not one of 'user', 'local'" in sub.err
 
 
 def test_an_unencrypted_store_is_said_plainly(sub: Sub) -> None:
@@ -140,10 +168,10 @@ def test_binding_again_replaces_the_binding_of_the_same_variable(sub: Sub) -> No
         sub.home.mkdir(exist_ok=True)
         (sub.home / "config.toml").write_text(form)
         for ref in ("one", "two"):
-            assert sub("add", ref, "--bind", "a:T", stdin=VALUE.encode()) == 0
+            assert sub("add", ref, "--replace", "--bind", "a:T", stdin=VALUE.encode()) == 0
         (binding,) = sub.config()["servers"]["a"]["secret_bindings"]  # type: ignore[index]
         assert binding["secret_ref"] == "two"
-        assert sub("add", "three", "--bind", "a:U", stdin=VALUE.encode()) == 0
+        assert sub("add", "three", "--replace", "--bind", "a:U", stdin=VALUE.encode()) == 0
         assert len(sub.config()["servers"]["a"]["secret_bindings"]) == 2  # type: ignore[index]
 
 

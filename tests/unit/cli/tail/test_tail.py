@@ -257,7 +257,7 @@ def test_a_pipe_gets_one_plain_line_per_call_when_it_has_ended(home):
         del text[1]
     assert text[0] == "── run run-1 · repo-fixer · claude · dev · guardrails"
     assert text[2].strip() == "DENYLIST_MATCH by rule deny-writes: Writes are denied."
-    assert text[3].split()[1:] == ["OK", "3", "ms", "git/slow", '{"path":"."}']
+    assert text[3].split()[1:] == ["OK", "3", "ms", "git/slow", '{"path":"."}', slow["call_id"]]
     assert "\x1b" not in "".join(text)
 
 
@@ -434,7 +434,7 @@ def test_without_any_ledger_it_waits_and_says_once_what_to_do(home):
     with tail_lines(home) as (process, lines):
         os.set_blocking(process.stderr.fileno(), False)
         said = bytearray()
-        wait_for(lambda: said.extend(process.stderr.read() or b"") or b"run an agent" in said, what="the message")
+        wait_for(lambda: said.extend(process.stderr.read() or b"") or b"run your agent" in said, what="the message")
         with journal(home) as shim:
             shim.write(*shim.events.call())
             assert "git/git_status" in lines(2)[1]
@@ -467,12 +467,12 @@ def test_control_sequences_are_shown_and_never_obeyed(home):
     maker = EventMaker("run-\x1b[31m", "shim-1")
     evil = "a\x1b[2J\x07\u009b1A\r\n"
     error = {"class": "upstream_error", "message": evil, "code": evil}
-    hint = {"hint_text": evil, "suggested_args": {evil: evil}, "retry_advice": evil, "hint_kind": "OTHER"}
+    hint = {"hint_text": "h" + evil, "suggested_args": {evil: evil}, "retry_advice": evil, "hint_kind": "OTHER"}
     explain = {"summary": evil, "reason_code": evil}
     refused = [maker.start(evil, evil, preview=evil), maker.decision("REJECT_WITH_HINT", hint=hint, explain=explain)]
     stored(home, [maker.run_start(), *refused, maker.start("b"), maker.decision(), maker.end("ERROR", error=error)])
     with on_terminal(home) as program:  # its screen fails on any control it does not know
-        program.wait_for("git/b", r"hint: a\x1b[2J\x07\x9b1A")
+        program.wait_for("git/b", r"hint: ha\x1b[2J\x07\x9b1A")
         assert program.interrupt() == 0
     assert not set(run_sub(home, "tail", "--no-follow").stdout) & set("\x1b\x07\u009b\r")
 

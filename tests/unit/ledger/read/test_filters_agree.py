@@ -29,6 +29,7 @@ calls = st.fixed_dictionaries(
         "tool": names,
         "preview": names,
         "action": st.sampled_from([None, *ACTIONS]),
+        "would": st.sampled_from([None, "BLOCK", "THROTTLE"]),
         "rule_id": st.sampled_from([None, "deny", "Deny"]),
         "reason_code": st.sampled_from(["DEFAULT_ALLOW", "X"]),
         "severity": st.sampled_from(SEVERITIES),
@@ -64,7 +65,8 @@ class Maker(EventMaker):
         if call["action"]:
             explain = {"summary": call["message"], "reason_code": call["reason_code"]}
             said = {"rule_id": call["rule_id"], "severity": call["severity"], "explain": explain}
-            lines.append(self.decision(call["action"], **said))
+            would = {**said, "action": call["would"]}
+            lines.append(self.decision(call["action"], **said, **({"would": would} if call["would"] else {})))
         if call["status"]:
             error = {"class": call["error_class"], "message": call["message"]} if call["error_class"] else None
             members = {"error": error} if error else {}
@@ -98,6 +100,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "server_name": some(patterns),
     "tool_name": some(patterns),
     "decision": some(st.sampled_from(ACTIONS)),
+    "would_action": some(st.sampled_from(ACTIONS[1:])),
     "status": some(st.sampled_from([*STATUSES, "PENDING"])),
     "rule_id": some(st.just("deny")),
     "reason_code": some(st.just("X")),

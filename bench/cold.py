@@ -1,0 +1,50 @@
+"""The whole time of each command on small inputs beside `git --version`: cold process, warm files, one run, medians.
+
+python bench/cold.py [ROUNDS]
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from statistics import median
+
+SUB = os.path.join(os.path.dirname(sys.executable), "sub")
+COMMANDS = [
+    "version", "help", "config", "runs", "query", "query --plot", "tail --no-follow", "show --no-sync", "state",
+    "import", "restore --list", "secrets list", "login --list", "agent kinds", "policy lint policy.yaml",
+    "policy fmt --check policy.yaml", "policy test policy.yaml", "policy explain policy.yaml --server s --tool t",
+    "policy in-force", "policy compile policy.yaml", "doctor", "uninstall", "kill nothing-of-the-kind",
+    "hash policy.json", "completion bash", "ledgerd --status", "prune --older-than 90d --dry-run",
+]  # fmt: skip
+
+
+def main() -> int:
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 7
+    with tempfile.TemporaryDirectory() as place:
+        work = os.path.join(place, "work")
+        os.makedirs(os.path.join(work, ".git"))
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("SUB_")}
+        environ |= {"HOME": place, "SUB_HOME": os.path.join(place, "sub")}
+        subprocess.run([SUB, "policy", "init", "policy.yaml"], cwd=work, env=environ, capture_output=True, check=True)
+        with open(os.path.join(work, "policy.json"), "w") as file:
+            file.write("{}")
+        lines = [("git --version", ["git", "--version"]), *((f"sub {each}", [SUB, *each.split()]) for each in COMMANDS)]
+        taken: dict[str, list[float]] = {name: [] for name, _ in lines}
+        for _ in range(rounds):
+            for name, command in lines:
+                begin = time.perf_counter()
+                subprocess.run(command, cwd=work, env=environ, capture_output=True, check=False)
+                taken[name].append((time.perf_counter() - begin) * 1000)
+    git = median(taken["git --version"])
+    print(f"{'command':<50} {'ms':>7} {'x git':>7}")
+    for name, times in taken.items():
+        print(f"{name:<50} {median(times):7.1f} {median(times) / git:7.1f}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""Calls over time as text: bars for `sub query --plot`, a spark line for each of `sub runs`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from subluminal.cli.render.columns import terminal_columns
+from subluminal.cli.render.moments import duration, time_of_step
+from subluminal.cli.render.output import paint
+from subluminal.contracts.filters import Filters
+from subluminal.ledger.read.ledger import Ledger
+
+Row = dict[str, Any]
+
+# The coarsest step that still gives a few bars; the finest is the last.
+_STEPS = ("day", "hour", "minute")
+_FEW = 4
+_MOST = 60
+_BAR_CELLS = 40
+_LEVELS = "▁▂▃▄▅▆▇█"
+SPARK_CELLS = 8
+_SPARK_CALLS = 20_000
+_WITH_ZONE = {"day": "T00:00:00Z", "hour": ":00:00Z", "minute": ":00Z"}
+
+
+def over_time(ledger: Ledger, filters: Filters) -> list[Row]:
+    """Counts and latencies for each step of time that has calls, oldest first; at most the latest sixty."""
+    rows, step = ledger.group(filters, by=[_STEPS[0]], limit=100_000), _STEPS[0]
+    for finer in _STEPS[1:]:
+        found = ledger.group(filters, by=[finer], limit=100_000) if len(rows) < _FEW else []
+        if not 0 < len(found) <= _MOST:
+            break
+        rows, step = found, finer
+    rows.sort(key=lambda row: str(row[step]))
+    return [
+        {"time": f"{row[step]}{_WITH_ZONE[step]}", "step": step, **{k: v for k, v in row.items() if k != step}}
+        for row in rows[-_MOST:]
+    ]
+
+
+def bars(rows: list[Row]) -> list[str]:
+    """What was refused stands at the end of a bar, in another shade."""
+    most = max(row["calls"] for row in rows)
+    room = max(10, min(_BAR_CELLS, (terminal_columns() or 100) - 40))
+    head = f"{'TIME':<11}  {'CALLS':<{room}}  {'CALLS':>6}  {'REFUSED':>7}  {'P95':>7}"
+    lines = [paint(head, None, bold=True)]
+    for row in rows:
+        refused = row["blocked"] + row["throttled"]
+        cells = max(1, round(row["calls"] / most * room))
+        dark = min(cells, max(1, round(refused / most * room))) if refused else 0
+        bar = paint("█" * (cells - dark), "green") + paint("▒" * dark, "red") + " " * (room - cells)
+        when = time_of_step(row["time"], row["step"])
+        p95 = duration(row["latency_ms_p95"])
+        lines.append(f"{when:<11}  {bar}  {row['calls']:>6}  {refused:>7}  {p95:>7}")
+    return lines
+
+
+def spark(ledger: Ledger, run_id: str) -> str:
+    """When in its time a run called its tools; empty for fewer than two calls."""
+    sql = "SELECT id >> 16 FROM tool_calls INDEXED BY tool_calls_run WHERE run_id = ? LIMIT ?"
+    moments = [row[0] for row in ledger.connection.execute(sql, (run_id, _SPARK_CALLS))]
+    if len(moments) < 2:
+        return ""
+    first, span = min(moments), max(1, max(moments) - min(moments))
+    counts = [0] * SPARK_CELLS
+    for moment in moments:
+        counts[min(SPARK_CELLS - 1, (moment - first) * SPARK_CELLS // span)] += 1
+    most = max(counts)
+    return "".join(" " if not n else _LEVELS[(n * len(_LEVELS) - 1) // most] for n in counts)
