@@ -18,7 +18,9 @@ import click
 import pytest
 
 from harness.command_line import stored
+from harness.driver import Agent
 from harness.ledger import EventMaker
+from harness.listing_server import ListingServer, tool
 from harness.processes import MARKER_VARIABLE, kill_marked, new_marker
 from subluminal.cli.main import cli
 
@@ -43,6 +45,13 @@ SCENES: dict[str, list[list[str]]] = {
     "policy compile": [["policy.yaml", "--json"]],
     "policy schema": [["--json"]],
     "policy fmt": [["--check", "policy.yaml", "--json"]],
+    "policy suggest": [["--from", "{work}/transcripts", "--json"]],
+    "tools list": [["--json"]],
+    "tools show": [["fs/read", "--json"]],
+    "tools pin": [["fs", "--json"], ["fs", "--dry-run", "--json"]],
+    "tools check": [["--json"]],
+    "tools approve": [["fs", "--yes", "--json"]],
+    "tools unpin": [["fs", "--json"]],
     "secrets add": [["ref", "--source", "file", "--json", "|a-long-enough-value"]],
     "secrets adopt": [["box", "TOKEN", "--dry-run", "--source", "file", "--json"]],
     "secrets check": [["--json"]],
@@ -104,6 +113,18 @@ def test_every_json_option_says_which_of_the_two_forms_it_has():
                 assert "JSON" in parameter.help or "json" in parameter.help, path
 
 
+def transcript(session: str, cwd: str) -> str:
+    """A session of Claude Code with one call."""
+    use = {"type": "tool_use", "id": f"{session}-use", "name": "mcp__fs__read", "input": {"path": f"{cwd}/a"}}
+    result = {"type": "tool_result", "tool_use_id": f"{session}-use", "content": "alpha"}
+    lines = []
+    for number, (kind, block) in enumerate((("assistant", use), ("user", result))):
+        said = {"type": kind, "uuid": f"{session}-{number}", "cwd": cwd, "sessionId": session, "version": "2.1.325"}
+        said |= {"timestamp": f"2026-11-17T00:00:0{number}.000Z"}
+        lines.append(json.dumps({**said, "message": {"id": "m1", "role": kind, "content": [block]}}))
+    return "\n".join(lines) + "\n"
+
+
 @pytest.fixture(scope="module")
 def said(tmp_path_factory) -> Iterator[dict[str, list[Any]]]:
     """What every scene printed: the objects, in order."""
@@ -116,6 +137,9 @@ def said(tmp_path_factory) -> Iterator[dict[str, list[Any]]]:
     stored(home, lines)
     server = {"command": "true", "env": {"TOKEN": "ghp_ThisIsNotARealTokenAtAll0000000000"}}
     (root / ".claude.json").write_text(json.dumps({"mcpServers": {"box": server}}))
+    (work / "transcripts").mkdir()
+    for number in range(8):
+        (work / "transcripts" / f"{number}.jsonl").write_text(transcript(f"session-{number}", str(work)))
     marker = new_marker()
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("SUB_", "CLAUDE", "XDG_"))}
     environ |= {"HOME": str(root), "SUB_HOME": str(home), MARKER_VARIABLE: marker, "A_TOKEN": "tok-0123456789"}
@@ -130,6 +154,12 @@ def said(tmp_path_factory) -> Iterator[dict[str, list[Any]]]:
         kept = ["secrets", "add", "kept", "--source", "file", "--bind", "box:TOKEN2"]
         assert run(kept, "a-long-enough-value").returncode == 0
         assert run(["policy", "init", "policy.yaml"], "").returncode == 0
+        listing = ListingServer(root, [tool("read", "Reads a file.")])
+        shim = [sys.executable, "-m", "subluminal", "shim", "--server-name", "fs", "--", *listing.argv]
+        with Agent(shim, {**environ, "SUB_RUN_ID": "run-two"}, work) as agent:
+            agent.initialize()
+            agent.request("tools/list")
+            agent.finish()
         for path, scenes in SCENES.items():
             for scene in scenes:
                 words = [word.format(home=home, work=work) for word in scene if not word.startswith("|")]
