@@ -17,6 +17,7 @@ COMMANDS: Table = {
     "runs": ("subluminal.cli.record.runs", "RUNS", "List runs."),
     "query": ("subluminal.cli.record.query", "QUERY", "Search recorded tool calls."),
     "show": ("subluminal.cli.record.show", "SHOW", "Show one run or one call."),
+    "ui": ("subluminal.cli.ui.command", "ui_command", "Open the page: watch, go back in time, see why."),
     "policy": ("subluminal.cli.policy.group", "policy_group", "Lint, compile, explain, diff and test policies."),
     "secrets": ("subluminal.cli.secrets.group", "secrets_group", "Keep secrets away from the agent."),
     "proxy": ("subluminal.cli.proxy.group", "proxy_group", "Serve MCP over HTTP, judged and recorded."),

@@ -64,13 +64,14 @@ _RUN_LIST = ", ".join(RUN_COLUMNS)
 
 
 class Page:
-    """`next_cursor` is None on the last page."""
+    """`next_cursor` is None on the last page. `cursors`, of calls: where the page after each of them begins."""
 
-    __slots__ = ("next_cursor", "rows")
+    __slots__ = ("cursors", "next_cursor", "rows")
 
-    def __init__(self, rows: list[Row], next_cursor: str | None) -> None:
+    def __init__(self, rows: list[Row], next_cursor: str | None, cursors: list[str] | None = None) -> None:
         self.rows = rows
         self.next_cursor = next_cursor
+        self.cursors = cursors or []
 
 
 def open_ledger(path: str | None = None) -> Ledger:
@@ -112,13 +113,20 @@ class Ledger:
                 order = "c.created_at DESC, c.id DESC"  # the order of that index; the same as by id
             sql = f"SELECT c.id FROM tool_calls c {index} WHERE {where} AND c.id < ? ORDER BY {order} LIMIT ?"
             found += [row[0] for row in self.connection.execute(sql, [*values, below, limit + 1])]
-        found = sorted(found, reverse=True)
-        more = len(found) > limit
-        return Page([self._call_row(number) for number in found[:limit]], str(found[limit - 1]) if more else None)
+        cursors = [str(number) for number in sorted(found, reverse=True)]
+        more = len(cursors) > limit
+        rows = [self._call_row(int(cursor)) for cursor in cursors[:limit]]
+        return Page(rows, cursors[limit - 1] if more else None, cursors[:limit])
 
     def _call_row(self, number: int) -> Row:
         sql = f"SELECT {_CALL_LIST}, p.shim_id FROM tool_calls c LEFT JOIN producers p USING (producer_no)"
         return _call(self.connection.execute(sql + " WHERE c.id = ?", (number,)).fetchone())
+
+    def numbered(self, number: int) -> Row | None:
+        """One call by its number, with its cursor; None: it is not there any more."""
+        if self.connection.execute("SELECT 1 FROM tool_calls WHERE id = ?", (number,)).fetchone() is None:
+            return None
+        return {**self._call_row(number), "cursor": str(number)}
 
     def count(self, filters: Filters | None = None) -> int:
         return int(sum(self._each_branch(filters, "count(*)", "", lambda row: row[0])))
