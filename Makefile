@@ -6,7 +6,7 @@ USABLE := $(VENV)/.usable
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 
-.PHONY: setup demo test test-clients test-servers test-conformance fuzz check bench bench-peers clean
+.PHONY: setup demo test web test-ui test-clients test-servers test-conformance fuzz check bench bench-peers clean
 
 setup: $(STAMP)
 
@@ -29,6 +29,17 @@ demo: $(USABLE)
 
 test: setup
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --tb=short -r fE --no-header
+
+# Build the page of `sub ui` into src/subluminal/ui, with its types from the OpenAPI document. Needs Node; nobody else does.
+web: setup
+	@$(BIN)/python tools/generate_web_types.py
+	@cd web && npm ci --silent && npm run --silent types && npm run --silent build
+
+# The page in a real browser (Debian's chromium, or CHROMIUM=...), and whether what is committed is what `make web` makes.
+test-ui: setup
+	@$(PIP) -r requirements/ui.txt
+	@cd web && npm ci --silent && npm run --silent types
+	@UI_PROFILE=whole $(BIN)/python -m pytest tests/ui tests/unit/ledger/http --tb=short -r fEs --no-header
 
 # With the real agent CLIs, installed from npm into .venv/clients, against fake models on loopback.
 test-clients: setup

@@ -1,4 +1,4 @@
-"""The page of `sub ui` as a client of its own making sees it: requests byte for byte, links, cookies and live streams."""
+"""The page of `sub ui` as its own client sees it: requests byte for byte, links, cookies and live streams."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import WSServerHandshakeError
 
-from harness.ledger import EventMaker, ledgerd, spool_of
+from harness.ledger import EventMaker, connect_ledgerd, ledgerd, spool_of
 from harness.page import PageServer
 from harness.waiting import wait_for
 from subluminal.ledger.http.guard import HEADERS
@@ -57,7 +57,7 @@ def test_a_link_that_was_stolen_and_used_again_opens_nothing(server: PageServer)
 def test_who_does_not_go_there_does_not_spend_a_link(server: PageServer, headers: dict[str, str]) -> None:
     link = server.new_link()
     assert server.send(link, **headers).status in (403, 421)
-    assert server.send(link, method="HEAD").status in (404, 405)
+    assert server.send(link, method="HEAD").status in (401, 405)
     assert server.send(link).status == 303
 
 
@@ -268,10 +268,12 @@ def test_a_stream_needs_a_session_and_our_origin(server: PageServer) -> None:
     asyncio.run(attempts())
 
 
-def journal(server: PageServer, name: str, lines: list[bytes]) -> None:
-    path = server.home / "spool" / f"{name}.jsonl"
-    with open(path, "ab") as file:
-        file.write(b"".join(line + b"\n" for line in lines))
+def tell(server: PageServer, lines: list[bytes]) -> None:
+    """As a producer without a journal does; returns when all of it is stored."""
+    with connect_ledgerd(server.home) as connection, connection.makefile("rwb") as stream:
+        stream.write(b"".join(line + b"\n" for line in lines))
+        stream.flush()
+        assert all(b'"ack"' in stream.readline() for _ in lines)
 
 
 def stored(server: PageServer, cookie: str, run_id: str) -> list[str]:
@@ -287,13 +289,12 @@ def test_a_stream_that_breaks_goes_on_where_it_was_with_no_gap_and_no_double(ser
     async def watch() -> None:
         async with server.live("?run_id=run-resumed", **page) as first:
             await first.hear()
-            journal(server, "shim-resumed", [maker.run_start(), *maker.call(), *maker.call("BLOCK")])
+            tell(server, [maker.run_start(), *maker.call(), *maker.call("BLOCK")])
             await first.until(2)
-        journal(server, "shim-resumed", [line for _ in range(300) for line in maker.call()])
-        await asyncio.to_thread(wait_for, lambda: len(stored(server, cookie, "run-resumed")) == 302)
+        tell(server, [line for _ in range(300) for line in maker.call()])
         async with server.live(f"?run_id=run-resumed&after={first.after}", **page) as second:
             await second.until(300)
-            journal(server, "shim-resumed", [maker.run_end()])
+            tell(server, [maker.run_end()])
         told = [call_id for message in second.told for call_id in message]
         assert len(set(told)) == 300 and not set(first.rows) & set(second.rows)
         assert sorted({**first.rows, **second.rows}) == sorted(stored(server, cookie, "run-resumed"))
@@ -319,10 +320,10 @@ def test_a_call_that_matches_no_longer_is_taken_back(server: PageServer) -> None
     async def watch() -> None:
         async with server.live("?run_id=run-pending&status=PENDING", **page) as live:
             await live.hear()
-            journal(server, "shim-pending", [maker.run_start(), maker.start(), maker.decision()])
+            tell(server, [maker.run_start(), maker.start(), maker.decision()])
             while not live.rows:
                 await live.hear()
-            journal(server, "shim-pending", [maker.end(), maker.run_end()])
+            tell(server, [maker.end(), maker.run_end()])
             while live.rows:
                 await live.hear()
 
@@ -351,7 +352,7 @@ def test_a_stream_has_the_calls_that_the_list_has(server: PageServer, query: str
         async with server.live(f"?run_id={name}&{query}", Cookie=cookie, Origin=server.origin) as live:
             await live.hear()
             place = live.after
-            journal(server, name, lines)
+            tell(server, lines)
             while live.after == place or any(row["status"] is None for row in live.rows.values()):
                 await live.hear()
             return {row["tool_name"] for row in live.rows.values()}

@@ -1,0 +1,32 @@
+// Small parts of every surface.
+import { useState } from "preact/hooks";
+import { plain } from "./text";
+
+export const Trouble = ({ text }: { text: string }) => (
+  <p class="trouble" role="alert">{plain(text)}</p>
+);
+
+export function Copy({ text, label }: { text: string; label: string }) {
+  const [done, setDone] = useState(false);
+  return (
+    <button
+      type="button"
+      title={plain(text.slice(0, 300))}
+      onClick={() =>
+        void navigator.clipboard.writeText(text).then(() => {
+          setDone(true);
+          setTimeout(() => setDone(false), 1500);
+        })
+      }
+    >
+      <span aria-live="polite">{done ? "Copied" : label}</span>
+    </button>
+  );
+}
+
+export const Fact = ({ name, children }: { name: string; children: preact.ComponentChildren }) => (
+  <div class="fact">
+    <dt>{name}</dt>
+    <dd>{children}</dd>
+  </div>
+);
