@@ -1,11 +1,10 @@
 // Call: what was asked, what came back, and why it was decided so.
-import { place } from "./address";
-import { address } from "./address";
+import { address, place } from "./address";
 import type { CallPage, Explained, WholeCall } from "./api.gen";
 import { useAnswer } from "./asked";
 import { Decision, Status } from "./badge";
 import { callAddress } from "./live";
-import { Copy, Fact, Trouble } from "./parts";
+import { Copy, Fact, Moment, Trouble } from "./parts";
 import { clock, duration, known, laidOut, oneLine, plain, quoted } from "./text";
 
 type Predicate = Record<string, unknown>;
@@ -60,7 +59,7 @@ export function Call() {
             <Fact name="Status"><Status call={call} /> {call.error_class}</Fact>
             <Fact name="Agent"><bdi>{known(call.agent_id)}</bdi> ({call.client}, {call.env})</Fact>
             <Fact name="Principal"><bdi>{known(call.principal)}</bdi></Fact>
-            <Fact name="Started"><time title={`${call.created_at} (UTC)`}>{clock(call.created_at, true)}</time></Fact>
+            <Fact name="Started"><Moment at={call.created_at} /></Fact>
             <Fact name="Took">{duration(call.latency_ms) || "not known yet"}{call.overhead_us !== null && `, ${call.overhead_us} µs of it in the shim`}{call.waited_ms ? `, ${duration(call.waited_ms)} between its legs` : ""}</Fact>
             <Fact name="Seen by">{call.doors.map((door) => `${known(door.transport)} (${door.decision ?? "pending"})`).join(", ")}</Fact>
             {call.tags.length > 0 && <Fact name="Tags"><bdi>{oneLine(call.tags.join(", "))}</bdi></Fact>}
@@ -74,7 +73,7 @@ export function Call() {
             {call.events.map((event) => (
               <li>
                 <details>
-                  <summary>{String(event.type)} <time title={`${String(event.ts)} (UTC)`} class="quiet">{clock(String(event.ts), true)}</time></summary>
+                  <summary>{String(event.type)} <span class="quiet"><Moment at={String(event.ts)} /></span></summary>
                   <pre tabIndex={0}>{plain(JSON.stringify(event, null, 2))}</pre>
                 </details>
               </li>

@@ -9,7 +9,7 @@ import { command, Filters } from "./filters";
 import { type Column, List } from "./list";
 import { Stream } from "./stream";
 import { clock, count, duration, oneLine } from "./text";
-import { Copy, Trouble } from "./parts";
+import { Copy, Moment, Trouble } from "./parts";
 
 const TIE = 65536n; // a cursor is milliseconds and a tie-break
 const SPANS: [string, number][] = [["15 min", 9e5], ["1 h", 36e5], ["6 h", 216e5], ["24 h", 864e5], ["7 d", 6048e5], ["30 d", 2592e6]];
@@ -18,7 +18,7 @@ export const callAddress = (call: Pick<CallRow, "call_id" | "run_id"> & { shim_i
   address("/call", { call: call.call_id, run: call.run_id, ...(call.shim_id ? { shim: call.shim_id } : {}) });
 
 const COLUMNS: Column<CallRow>[] = [
-  { name: "Time", cell: (call) => <time title={`${call.created_at} (UTC)`}>{clock(call.created_at, true)}</time> },
+  { name: "Time", cell: (call) => <Moment at={call.created_at} /> },
   { name: "Decision", cell: (call) => <Decision call={call} /> },
   { name: "Tool", class: "name", cell: (call) => <bdi>{oneLine(`${call.server_name}/${call.tool_name}`)}</bdi> },
   { name: "Status", class: "wide", cell: (call) => <Status call={call} /> },

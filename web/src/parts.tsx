@@ -1,6 +1,14 @@
 // Small parts of every surface.
 import { useState } from "preact/hooks";
-import { plain } from "./text";
+import { clock, millis, plain } from "./text";
+
+/** A moment of the record: local, with UTC beside it. */
+export const Moment = ({ at }: { at: string }) => (
+  <time title={`${at} (UTC)`} dateTime={at}>
+    {clock(at)}
+    <span class="millis">{millis(at)}</span>
+  </time>
+);
 
 export const Trouble = ({ text }: { text: string }) => (
   <p class="trouble" role="alert">{plain(text)}</p>

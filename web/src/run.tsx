@@ -1,5 +1,6 @@
 // Run: what happened, on one timeline, and the same as a table in step with it.
 import { useSignal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { place, go, address } from "./address";
 import type { CallPage, CallRow, Timeline as Items, WholeRun } from "./api.gen";
@@ -8,13 +9,19 @@ import { useAnswer } from "./asked";
 import { Decision, Status, tone } from "./badge";
 import { type Column, List } from "./list";
 import { callAddress } from "./live";
-import { Copy, Fact, Trouble } from "./parts";
+import { Copy, Fact, Moment, Trouble } from "./parts";
 import { lasted } from "./runs";
 import { Stream } from "./stream";
-import { clock, count, duration, known, oneLine, quoted } from "./text";
+import { count, duration, known, oneLine, quoted } from "./text";
 import { type Bar, Timeline } from "./timeline";
 
-type Item = Items["items"][number] & Partial<CallRow> & { agent?: { kind?: string; text?: string; message?: string }; breaker?: unknown };
+type Policy = { policy_id: string; policy_version: string };
+type Told = {
+  agent?: { kind?: string; text?: string; message?: string };
+  run?: { status?: string; mode?: string; policy?: Policy };
+  policy?: Policy;
+};
+type Item = Items["items"][number] & Partial<CallRow> & Told;
 
 const keyOf = (item: Item, at: number): string => (item.kind === "call" ? `${item.call_id}` : `${at}-${item.kind}`);
 
@@ -31,12 +38,15 @@ async function paged(run: string, stop: AbortSignal, take: (rows: CallRow[]) => 
 
 function told(item: Item): string {
   if (item.kind === "agent_event") return [item.agent?.kind, item.agent?.text ?? item.agent?.message].filter(Boolean).join(": ");
+  if (item.run?.status) return `ended ${item.run.status.toLowerCase()}`;
+  if (item.run?.policy) return `mode ${item.run.mode}, policy ${item.run.policy.policy_id} ${item.run.policy.policy_version}`;
+  if (item.policy) return `policy ${item.policy.policy_id} ${item.policy.policy_version}`;
   const { at: _at, kind: _kind, shim_id: _shim, call_id: _call, server_name: _server, ...rest } = item;
   return JSON.stringify(rest);
 }
 
 const COLUMNS: Column<Item & { key: string }>[] = [
-  { name: "Time", cell: (item) => <time title={`${item.at} (UTC)`}>{clock(item.at, true)}</time> },
+  { name: "Time", cell: (item) => <Moment at={item.at} /> },
   { name: "Decision", cell: (item) => (item.kind === "call" ? <Decision call={item as CallRow} /> : <span class="quiet">{item.kind.replaceAll("_", " ")}</span>) },
   {
     name: "What",
@@ -97,17 +107,16 @@ export function Run() {
           <Fact name="Status"><span class={`badge ${facts.status.toLowerCase()}`}>{facts.status.toLowerCase()}</span></Fact>
           <Fact name="Agent"><bdi>{known(facts.agent_id)}</bdi> ({facts.client}, {facts.env})</Fact>
           <Fact name="Principal"><bdi>{known(facts.principal)}</bdi></Fact>
-          <Fact name="Started"><time title={`${facts.started_at} (UTC)`}>{clock(facts.started_at)}</time>, lasted {duration(lasted(facts))}</Fact>
+          <Fact name="Started"><Moment at={facts.started_at} />, {facts.ended_at ? "lasted" : "for"} {duration(lasted(facts))}{!facts.ended_at && " so far"}</Fact>
           <Fact name="Calls">{facts.calls_total.toLocaleString("en")}: {facts.calls_allowed} allowed, {facts.calls_blocked} blocked, {facts.calls_throttled} throttled; {count(facts.errors_total, "error")}</Fact>
           <Fact name="Policy"><bdi>{known(facts.policy_id)}</bdi> {facts.policy_version} ({known(facts.mode)})</Fact>
         </dl>
       )}
       {!whole && <p class="notice">This run is large: its calls are shown ({calls.length.toLocaleString("en")} so far), what its agent said is not.</p>}
-      <Lanes items={shown} active={active.value} choose={(key) => (active.value = key)} />
-      <div class="bar">
+      <Lanes items={shown} active={active.value} choose={(key) => (active.value = key)}>
         <Copy text={`sub show ${quoted(id)}`} label="Copy as sub show" />
         <a href={address("/", { run: id })}>Its calls, live</a>
-      </div>
+      </Lanes>
       <List
         label="What happened, in order"
         rows={shown}
@@ -124,7 +133,9 @@ export function Run() {
   );
 }
 
-function Lanes({ items, active, choose }: { items: (Item & { key: string })[]; active: string | null; choose: (key: string) => void }) {
+type LanesProps = { items: (Item & { key: string })[]; active: string | null; choose: (key: string) => void; children: ComponentChildren };
+
+function Lanes({ items, active, choose, children }: LanesProps) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const timeline = useRef<Timeline | null>(null);
   useEffect(() => {
@@ -155,13 +166,16 @@ function Lanes({ items, active, choose }: { items: (Item & { key: string })[]; a
     event.preventDefault();
   };
   return (
+    <>
     <div class="lanes" role="group" aria-label="Timeline. The table below has the same in words." tabIndex={0} onKeyDown={keys}>
       <canvas ref={canvas} aria-hidden="true" />
-      <div class="zoom">
+    </div>
+      <div class="bar">
         <button aria-label="Zoom in" onClick={() => timeline.current!.zoom(0.5)}>+</button>
         <button aria-label="Zoom out" onClick={() => timeline.current!.zoom(2)}>−</button>
-        <button aria-label="Show the whole run" onClick={() => timeline.current!.reset()}>whole</button>
+        <button onClick={() => timeline.current!.reset()}>Whole run</button>
+        {children}
       </div>
-    </div>
+    </>
   );
 }

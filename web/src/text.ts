@@ -23,15 +23,21 @@ export function duration(ms: number | null | undefined): string {
 const two = (number: number, digits = 2): string => String(number).padStart(digits, "0");
 
 /** The local clock, and the date where it is not today's. */
-export function clock(ts: string | number | null, millis = false): string {
+export function clock(ts: string | number | null): string {
   if (ts === null) return "";
   const at = new Date(ts);
   if (Number.isNaN(at.getTime())) return String(ts);
-  const time = `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}${millis ? `.${two(at.getMilliseconds(), 3)}` : ""}`;
+  const time = `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
   const today = new Date();
   const same = at.toDateString() === today.toDateString();
   return same ? time : `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${time}`;
 }
+
+/** The milliseconds of a moment, which a narrow page does without. */
+export const millis = (ts: string): string => {
+  const at = new Date(ts);
+  return Number.isNaN(at.getTime()) ? "" : `.${two(at.getMilliseconds(), 3)}`;
+};
 
 export const count = (number: number, one: string): string => `${number.toLocaleString("en")} ${one}${number === 1 ? "" : "s"}`;
 
