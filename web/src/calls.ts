@@ -55,7 +55,8 @@ export class Calls {
   hear(changes: Changes, hold: boolean): void {
     for (const row of changes.rows as CallRow[]) this.put(row, hold);
     for (const cursor of changes.gone) this.drop(cursor);
-    if (!hold) this.release();
+    if (hold) this.version.value++;
+    else this.release();
   }
 
   release(): void {
