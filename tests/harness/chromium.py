@@ -63,6 +63,7 @@ def chromium(profile: Path) -> Iterator[Any]:
             viewport={"width": 1280, "height": 800},
             permissions=["clipboard-read", "clipboard-write"],
         )
+        browser.set_default_timeout(8000)
         try:
             yield browser
         finally:

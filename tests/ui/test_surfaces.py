@@ -15,6 +15,7 @@ from harness.ledger import EventMaker
 pytestmark = [pytest.mark.skipif(missing() is not None, reason=str(missing())), pytest.mark.timeout(300)]
 
 ROW = ".list .body .row"
+# Written by hand when the page changes: UI_IMAGES=docs/img.
 IMAGES = os.environ.get("UI_IMAGES")
 
 
@@ -36,10 +37,10 @@ def test_the_link_is_gone_from_the_address_and_the_cookie_from_scripts(page: Any
 def test_a_call_that_happens_shows_up_on_top_and_ends_in_place(page: Any, scene: Any) -> None:
     maker = EventMaker("r-live", "shim-live", start_ms=scene.now + 1000)
     scene.tell([maker.run_start(), maker.start("deploy", "ops"), maker.decision()])
-    until(page, lambda: "ops/deploy" in rows(page)[0])
+    until(page, lambda: any("ops/deploy" in row for row in rows(page)[:1]))
     assert "running" in rows(page)[0]
     scene.tell([maker.end(), maker.run_end()])
-    until(page, lambda: "OK" in rows(page)[0])
+    until(page, lambda: any("OK" in row for row in rows(page)[:1]))
 
 
 def test_nothing_moves_under_the_pointer_and_what_is_new_is_counted(page: Any, scene: Any) -> None:
@@ -50,7 +51,7 @@ def test_nothing_moves_under_the_pointer_and_what_is_new_is_counted(page: Any, s
     page.wait_for_selector("text=2 new calls")
     assert rows(page) == before
     page.mouse.move(5, 5)
-    until(page, lambda: "second" in rows(page)[0])
+    until(page, lambda: any("second" in row for row in rows(page)[:1]))
 
 
 def test_paused_it_stays_and_the_slider_goes_back(page: Any, scene: Any) -> None:
@@ -67,9 +68,9 @@ def test_paused_it_stays_and_the_slider_goes_back(page: Any, scene: Any) -> None
     visit(page, scene, f"/?at={at}")
     assert "r-0002" in rows(page)[0]
     page.click("text=Jump to now")
-    until(page, lambda: "unseen" in rows(page)[0])
+    until(page, lambda: any("unseen" in row for row in rows(page)[:1]))
     page.go_back()
-    until(page, lambda: "r-0002" in rows(page)[0])
+    until(page, lambda: any("r-0002" in row for row in rows(page)[:1]))
 
 
 @pytest.mark.parametrize(
@@ -128,12 +129,9 @@ def test_by_keys_alone_from_the_scoreboard_to_the_rule_that_refused(page: Any, s
     page.wait_for_url("**/run?run=r-000*")
     page.wait_for_selector(ROW)
     page.keyboard.press("j")
-    for _ in range(5):
+    for _ in range(6):
         page.keyboard.press("j")
-    assert (
-        page.locator(f"{ROW}.active").inner_text().split()[1:3] == ["↩", "hint"]
-        or "git_push" in page.locator(f"{ROW}.active").inner_text()
-    )
+    assert "git_push" in page.locator(f"{ROW}.active").inner_text()
     page.keyboard.press("Enter")
     page.wait_for_url("**/call?*")
     page.wait_for_selector(".asked li.matched")

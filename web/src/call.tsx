@@ -18,8 +18,8 @@ export function Call() {
   for (const [word, name] of [["run", "run_id"], ["shim", "shim_id"]] as const) if (words.get(word)) which.set(name, words.get(word)!);
   const path = `/v1/calls/${encodeURIComponent(id)}`;
   const { answer: call, trouble } = useAnswer<WholeCall>(`${path}?${which}`);
-  if (trouble) return <main class="surface"><Trouble text={trouble} /><p class="quiet">If it was there before, it may have been pruned.</p></main>;
-  if (!call) return <main class="surface" aria-busy="true" />;
+  if (trouble) return <main class="surface"><h1>Call <bdi>{oneLine(id)}</bdi></h1><Trouble text={trouble} /><p class="quiet">If it was there before, it may have been pruned.</p></main>;
+  if (!call) return <main class="surface" aria-busy="true"><h1 class="sr">Call</h1></main>;
   const command = `sub show ${quoted(call.call_id)} --run ${quoted(call.run_id)}`;
   return (
     <main class="surface scrolls">

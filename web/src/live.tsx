@@ -29,7 +29,8 @@ const COLUMNS: Column<CallRow>[] = [
 
 export function Live() {
   const words = place.value.words;
-  const filters = asked(words);
+  const given = words.toString();
+  const filters = useMemo(() => asked(words), [given]); // `15m` ago stays where it was when it was asked for
   const at = words.get("at");
   const text = typeof filters === "string" ? filters : filters.toString();
   const calls = useMemo(
@@ -59,7 +60,15 @@ export function Live() {
     };
   }, [calls]);
 
-  if (typeof filters === "string") return <Trouble text={filters} />;
+  if (typeof filters === "string") {
+    return (
+      <main class="surface">
+        <h1 class="sr">Live</h1>
+        <Filters table={CALL_FILTERS} path="/" />
+        <Trouble text={filters} />
+      </main>
+    );
+  }
   const version = calls.version.value;
   return (
     <main class="surface">

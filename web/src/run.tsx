@@ -95,7 +95,7 @@ export function Run() {
   }, [items.answer, calls, whole]);
 
   const trouble = run.trouble || items.trouble;
-  if (trouble && !run.answer) return <main class="surface"><Trouble text={trouble} /></main>;
+  if (trouble && !run.answer) return <main class="surface"><h1>Run <bdi>{oneLine(id)}</bdi></h1><Trouble text={trouble} /></main>;
   const facts = run.answer;
   return (
     <main class="surface">

@@ -36,7 +36,8 @@ function Spark({ calls }: { calls: number[] | null | undefined }) {
 
 export function Runs() {
   const words = place.value.words;
-  const filters = asked(words, RUN_FILTERS);
+  const given = words.toString();
+  const filters = useMemo(() => asked(words, RUN_FILTERS), [given]);
   const text = typeof filters === "string" ? "" : filters.toString();
   const [rows, setRows] = useState<RunRow[]>([]);
   const [older, setOlder] = useState<string | null>(null);

@@ -67,6 +67,8 @@ export class Stream {
 
   private retry(): void {
     state.value = "away";
+    // It never began: the pages have their own sentence for why.
+    if (this.after === null) this.begin();
     // Whether the daemon still knows us shows in the answer; the banner follows from it.
     void ask("/v1/session").catch(() => undefined);
     setTimeout(() => this.closed || this.connect(), this.retryMs);

@@ -70,6 +70,8 @@ async def _sentences(request: web.Request, handler: Handler) -> web.StreamRespon
         return json_answer({"error": str(error), "hint": error.hint}, 404)
     except SubluminalError as error:
         return json_answer({"error": str(error), "hint": error.hint}, 500)
+    except ConnectionError:
+        return json_answer({"error": "whoever asked has gone"}, 400)
     except web.HTTPException as error:
         return json_answer({"error": error.reason}, error.status)
 
