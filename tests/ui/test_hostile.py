@@ -98,7 +98,9 @@ def test_no_field_of_the_record_becomes_script_or_markup(page: Any, scene: Any) 
     assert seen == len(TRIED)
     for path in paths:
         page.goto(origin + path)
-        page.wait_for_selector(".columns" if path.startswith("/call") else ROW)
+        wanted = ".columns" if path.startswith("/call") else ROW
+        page.wait_for_selector(f"{wanted}, main [role=alert]")
+        assert page.locator(wanted).count(), (path, page.inner_text("main"))
         assert page.evaluate("window.owned") is None, path
         assert page.evaluate("document.scripts.length") == before
         assert page.locator("main :is(img, iframe, script, base, link, form:not(.filters), math, b)").count() == 0, path

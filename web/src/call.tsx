@@ -1,10 +1,12 @@
 // Call: what was asked, what came back, and why it was decided so.
+import { useEffect, useRef, useState } from "preact/hooks";
 import { address, place } from "./address";
 import type { CallPage, Explained, WholeCall } from "./api.gen";
 import { useAnswer } from "./asked";
 import { Decision, Status } from "./badge";
 import { callAddress } from "./live";
 import { Copy, Fact, Moment, Trouble } from "./parts";
+import { Stream } from "./stream";
 import { clock, duration, known, laidOut, oneLine, plain, quoted } from "./text";
 
 type Predicate = Record<string, unknown>;
@@ -17,7 +19,15 @@ export function Call() {
   const which = new URLSearchParams();
   for (const [word, name] of [["run", "run_id"], ["shim", "shim_id"]] as const) if (words.get(word)) which.set(name, words.get(word)!);
   const path = `/v1/calls/${encodeURIComponent(id)}`;
-  const { answer: call, trouble } = useAnswer<WholeCall>(`${path}?${which}`);
+  const [again, setAgain] = useState(0);
+  const { answer: call, trouble } = useAnswer<WholeCall>(`${path}?${which}`, again);
+  const ended = useRef(false);
+  ended.current = call?.status != null;
+  useEffect(() => {
+    const filters = new URLSearchParams(words.get("run") ? { run_id: words.get("run")! } : {});
+    const stream = new Stream(filters, () => undefined, () => ended.current || setAgain((n) => n + 1));
+    return () => stream.close();
+  }, [id]);
   if (trouble) return <main class="surface"><h1>Call <bdi>{oneLine(id)}</bdi></h1><Trouble text={trouble} /><p class="quiet">If it was there before, it may have been pruned.</p></main>;
   if (!call) return <main class="surface" aria-busy="true"><h1 class="sr">Call</h1></main>;
   const command = `sub show ${quoted(call.call_id)} --run ${quoted(call.run_id)}`;
@@ -73,7 +83,7 @@ export function Call() {
             {call.events.map((event) => (
               <li>
                 <details>
-                  <summary>{String(event.type)} <span class="quiet"><Moment at={String(event.ts)} /></span></summary>
+                  <summary>{oneLine(String(event.type))} <span class="quiet"><Moment at={String(event.ts)} /></span></summary>
                   <pre tabIndex={0}>{plain(JSON.stringify(event, null, 2))}</pre>
                 </details>
               </li>

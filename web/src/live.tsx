@@ -44,7 +44,12 @@ export function Live() {
     if (typeof filters === "string") return;
     if (at !== null) {
       void calls.load();
-      return () => calls.close();
+      // An open page keeps the daemon, and shows whether it is there.
+      const presence = new Stream(calls.filters, () => undefined, () => undefined);
+      return () => {
+        presence.close();
+        calls.close();
+      };
     }
     const stream = new Stream(
       calls.filters,

@@ -47,7 +47,7 @@ function told(item: Item): string {
 
 const COLUMNS: Column<Item & { key: string }>[] = [
   { name: "Time", cell: (item) => <Moment at={item.at} /> },
-  { name: "Decision", cell: (item) => (item.kind === "call" ? <Decision call={item as CallRow} /> : <span class="quiet">{item.kind.replaceAll("_", " ")}</span>) },
+  { name: "Decision", cell: (item) => (item.kind === "call" ? <Decision call={item as CallRow} /> : <span class="quiet">{oneLine(item.kind).replaceAll("_", " ")}</span>) },
   {
     name: "What",
     class: "name",
@@ -109,7 +109,7 @@ export function Run() {
           <Fact name="Principal"><bdi>{known(facts.principal)}</bdi></Fact>
           <Fact name="Started"><Moment at={facts.started_at} />, {facts.ended_at ? "lasted" : "for"} {duration(lasted(facts))}{!facts.ended_at && " so far"}</Fact>
           <Fact name="Calls">{facts.calls_total.toLocaleString("en")}: {facts.calls_allowed} allowed, {facts.calls_blocked} blocked, {facts.calls_throttled} throttled; {count(facts.errors_total, "error")}</Fact>
-          <Fact name="Policy"><bdi>{known(facts.policy_id)}</bdi> {facts.policy_version} ({known(facts.mode)})</Fact>
+          <Fact name="Policy"><bdi>{known(facts.policy_id)}</bdi> {oneLine(facts.policy_version ?? "")} ({known(facts.mode)})</Fact>
         </dl>
       )}
       {!whole && <p class="notice">This run is large: its calls are shown ({calls.length.toLocaleString("en")} so far), what its agent said is not.</p>}

@@ -54,9 +54,14 @@ def make_app(api: Api, guard: Guard, page: Page) -> web.Application:
         middlewares=[guard.middleware({**BY_PATH, **PUBLIC}), _sentences], client_max_size=MAX_BODY_BYTES
     )
     app.on_response_prepare.append(add_headers)
-    app.add_routes([web.route(route.method, route.path, getattr(api, route.answer)) for route in ROUTES])
+    app.add_routes([web.route(route.method, _pattern(route.path), getattr(api, route.answer)) for route in ROUTES])
     app.add_routes(page.routes())
     return app
+
+
+def _pattern(path: str) -> str:
+    """A name in a path is any text: without this, aiohttp would take none with a brace."""
+    return path.replace("_id}", "_id:[^/]+}")
 
 
 @web.middleware
