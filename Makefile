@@ -6,7 +6,7 @@ USABLE := $(VENV)/.usable
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 
-.PHONY: setup sdks demo test test-compiled native wheels test-clients test-servers test-conformance fuzz fuzz-native check bench bench-peers bench-suggest dist clean
+.PHONY: setup sdks demo test web test-ui test-compiled native wheels test-clients test-servers test-conformance fuzz fuzz-native check bench bench-peers bench-suggest dist clean
 
 setup: $(STAMP)
 
@@ -53,6 +53,17 @@ wheels: setup
 	@$(BIN)/python -m pip wheel -q --disable-pip-version-check --no-deps --no-build-isolation -w dist .
 	@SUB_BUILD=c $(BIN)/python -m pip wheel -q --disable-pip-version-check --no-deps --no-build-isolation -w dist .
 	@ls dist/*-none-any.whl dist/*-cp*.whl
+
+# Build the page of `sub ui` into src/subluminal/ui, with its types from the OpenAPI document. Needs Node; nobody else does.
+web: setup
+	@$(BIN)/python tools/generate_web_types.py
+	@cd web && npm ci --silent && npm run --silent types && npm run --silent build
+
+# The page in a real browser (Debian's chromium, or CHROMIUM=...), and whether what is committed is what `make web` makes.
+test-ui: setup
+	@$(PIP) -r requirements/ui.txt
+	@cd web && npm ci --silent && npm run --silent types
+	@UI_PROFILE=whole $(BIN)/python -m pytest tests/ui tests/unit/ledger/http --tb=short -r fEs --no-header
 
 # With the real agent CLIs, installed from npm into .venv/clients, against fake models on loopback.
 test-clients: setup

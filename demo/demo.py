@@ -55,7 +55,8 @@ def main() -> int:
     print("Left: who is speaking. `ledger` is `sub tail`, live.\n")
     with tempfile.TemporaryDirectory(prefix="subluminal-demo-") as home:
         build_client(home)
-        environ = {**os.environ, "SUB_HOME": home, "SUB_LEDGER_IDLE_S": "5", "DEMO_HOOK": hook_command("claude", home)}
+        environ = {**os.environ, "SUB_HOME": home, "SUB_LEDGER_IDLE_S": "120"}
+        environ["DEMO_HOOK"] = hook_command("claude", home)
         for name in ("SUB_RUN_ID", "SUB_POLICY", "SUB_POLICY_JSON", "SUB_EVENTS", "CI"):
             environ.pop(name, None)
         tail = subprocess.Popen(
@@ -82,12 +83,22 @@ def main() -> int:
             show("demo", colour("$ sub " + " ".join(words), "1"))
             subprocess.run([SUB, *words], env=environ, check=False)
             print()
+        show_page(environ)
         subprocess.run([SUB, "ledgerd", "--stop"], env=environ, check=False, capture_output=True)
     print("Try next:")
     print(f"  {SUB} import            see which of your agents' MCP servers it would route through the shim")
     print(f"  {SUB} policy init       a commented policy to start from")
     print(f"  {SUB} doctor            check this installation")
     return 0
+
+
+def show_page(environ: dict[str, str]) -> None:
+    """The run that was just made, as a page. It is gone with the temporary directory, so a person is waited for."""
+    show("demo", colour("$ sub ui --run last --no-open", "1"))
+    subprocess.run([SUB, "ui", "--run", "last", "--no-open"], env=environ, check=False)
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        input("Look at it in your browser; Enter ends the demo. ")
+    print()
 
 
 def wait_for(path: Path) -> None:

@@ -17,6 +17,7 @@ COMMANDS: Table = {
     "runs": ("subluminal.cli.record.runs", "RUNS", "List runs."),
     "query": ("subluminal.cli.record.query", "QUERY", "Search recorded tool calls."),
     "show": ("subluminal.cli.record.show", "SHOW", "Show one run or one call."),
+    "ui": ("subluminal.cli.ui.command", "ui_command", "Open the page: watch, go back in time, see why."),
     "tools": ("subluminal.cli.tools.group", "tools_group", "What servers say of their tools: pin, show, approve."),
     "policy": ("subluminal.cli.policy.group", "policy_group", "Lint, compile, explain, diff and test policies."),
     "secrets": ("subluminal.cli.secrets.group", "secrets_group", "Keep secrets away from the agent."),

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from threading import Thread
 
 
 def has_display() -> bool:
@@ -13,11 +17,13 @@ def has_display() -> bool:
     return any(os.environ.get(name) for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"))
 
 
-def open_browser(address: str) -> None:
+def open_browser(address: str) -> Thread:
     """In a thread: some browsers return when they are closed, and until then the redirect has to be answered."""
     from threading import Thread
 
-    Thread(target=_open, args=(address,), daemon=True).start()
+    opening = Thread(target=_open, args=(address,), daemon=True)
+    opening.start()
+    return opening
 
 
 def _open(address: str) -> None:

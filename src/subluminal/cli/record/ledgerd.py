@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
+from typing import Any
 
 import click
 
@@ -95,7 +97,7 @@ def _stop(as_json: bool) -> int:
 
 def _foreground(http: str | None, quiet: bool) -> int:
     from subluminal.host.config import idle_exit_s
-    from subluminal.host.home import ledgerd_log
+    from subluminal.host.home import ledger_db, ledgerd_log
     from subluminal.ledger.daemon.contact import private_home
     from subluminal.ledger.daemon.daemon import AlreadyRunning, Daemon
     from subluminal.ledger.daemon.log import Log
@@ -112,9 +114,14 @@ def _foreground(http: str | None, quiet: bool) -> int:
     except LedgerError as error:
         log(str(error))
         raise
+    daemon.ui.explain = partial(_explain, ledger_db(home))
     if http:
-        from subluminal.ledger.http.serve import serve_in_thread
-
-        serve_in_thread(home, http, log)
+        daemon.ui.serve(http)
     daemon.run()
     return 0
+
+
+def _explain(path: str, call_id: str, run_id: str | None, shim_id: str | None) -> dict[str, Any]:
+    from subluminal.cli.ui.explanation import explain_recorded
+
+    return explain_recorded(path, call_id, run_id, shim_id)

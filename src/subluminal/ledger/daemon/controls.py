@@ -76,4 +76,4 @@ def answer(control: str, line: bytes, connection: Connection, store: Store) -> d
             return {"policy": policy.policy_hash}
     except (*UNREADABLE, sqlite3.Error, OSError) as error:
         return {"error": str(error)}
-    return {"error": "unknown control; known are wake, status, stop, follow, prune and policy"}
+    return {"error": "unknown control; known are wake, status, stop, follow, prune, policy and ui"}

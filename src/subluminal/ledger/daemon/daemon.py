@@ -22,6 +22,7 @@ from subluminal.ledger.daemon.intake import Intake
 from subluminal.ledger.daemon.log import Log
 from subluminal.ledger.daemon.pace import Pace
 from subluminal.ledger.daemon.sockets import Sockets
+from subluminal.ledger.daemon.ui import Ui
 
 
 class AlreadyRunning(LedgerError):
@@ -58,6 +59,7 @@ class Daemon:
         self._lock = _take_lock(home)
         self._intake = Intake(home)
         self._sockets = Sockets(ledger_socket(home), self._take)
+        self.ui = Ui(home, log)
 
     def run(self) -> None:
         wake_read, wake_write = os.pipe()
@@ -122,12 +124,13 @@ class Daemon:
 
     @property
     def _watched(self) -> bool:
-        return bool(self._sockets.connections or self._intake.spool.journals)
+        return bool(self._sockets.connections or self._intake.spool.journals or self.ui.pages)
 
     def _work(self, now: float) -> None:
         before = self._intake.journal_bytes
         if self._intake.commit(self._sockets.connections):
             self._pace.worked(self._intake.journal_bytes - before, now)
+            self.ui.committed()
         elif self._intake.spool.tend():
             self._pace.rung = True
         else:
@@ -153,6 +156,8 @@ class Daemon:
         elif control == "stop":
             connection.send({"stopping": True})
             self._stopping = True
+        elif control == "ui":
+            connection.send(self.ui.open(line))
         else:
             connection.send(answer(control, line, connection, self._intake.store))
 

@@ -1,9 +1,7 @@
-"""The HTTP face of the ledger: queries, the live stream as a WebSocket, and ingestion where no unix socket can be had.
+"""The HTTP face of the ledger: queries, live streams as WebSockets, and ingestion where no unix socket can be had.
 
-Off unless asked for, loopback only, and a web page in the user's browser counts as an attacker: every request needs
-the bearer token of `SUB_HOME/http_token`, a Host header that names this server (DNS rebinding), and, where the browser
-sends an Origin, one that is this server too. A WebSocket may carry the token as the subprotocol `bearer.TOKEN`,
-because browsers cannot send it otherwise.
+Off unless asked for, and on loopback only; `guard` says who may ask what, `routes` what there is. A WebSocket may carry
+the token as the subprotocol `bearer.TOKEN`, because browsers cannot send it otherwise.
 
 It reads the database read-only and speaks to the daemon through its socket: nothing here can do more than a local
 command. `aiohttp` is imported only with this module.
@@ -12,77 +10,58 @@ command. `aiohttp` is imported only with this module.
 from __future__ import annotations
 
 import asyncio
-import hmac
 import os
 from collections.abc import Awaitable, Callable
+from time import monotonic, time_ns
 from typing import Any, TypeVar
 
 import msgspec
 from aiohttp import WSMsgType, web
 
+from subluminal import __version__
 from subluminal.contracts.errors import LedgerError, SubluminalError, UsageError
-from subluminal.contracts.filters import NUMBER, EventFilters, Filter, Filters, RunFilters, find_filter
-from subluminal.contracts.jsontext import escaped
+from subluminal.contracts.filters import EXACT, NUMBER, EventFilters, Filter, Filters, RunFilters, find_filter
 from subluminal.host.home import ledger_db, ledger_socket
 from subluminal.host.record.ledgerd import socket_address
 from subluminal.ledger.daemon.submit import submit
+from subluminal.ledger.http.answers import json_answer
+from subluminal.ledger.http.changes import Changes
+from subluminal.ledger.http.guard import Guard, add_headers
 from subluminal.ledger.http.openapi import document
+from subluminal.ledger.http.page import PUBLIC, Page
+from subluminal.ledger.http.parameters import MAX_SPARKS
+from subluminal.ledger.http.routes import BY_PATH, ROUTES
+from subluminal.ledger.http.sessions import Sessions
+from subluminal.ledger.read.description import describe
 from subluminal.ledger.read.ledger import Ledger, open_ledger
+from subluminal.ledger.read.sparks import spark
+from subluminal.ledger.read.timeline import timeline
 
 MAX_BODY_BYTES = 16 << 20
+# What is told of a run as one answer; the calls of a larger one are paged.
+MOST_EVENTS = 20_000
+# How often a stream looks whether its session still stands.
+SESSION_LOOK_S = 30
 
 _Asked = TypeVar("_Asked", bound=Filters)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+# Judge a recorded call again: call_id, run_id, shim_id. The rooms that can do it are above this one.
+Explain = Callable[[str, str | None, str | None], dict[str, Any]]
 
 
-def make_app(home: str, token: str, hosts: frozenset[str]) -> web.Application:
-    """The application. `hosts` are the Host headers that mean this server."""
-    app = web.Application(middlewares=[_guard(token, hosts), _sentences], client_max_size=MAX_BODY_BYTES)
-    api = Api(home)
-    app.add_routes(
-        [
-            web.get("/v1/openapi.json", api.openapi),
-            web.get("/v1/runs", api.runs),
-            web.get("/v1/runs/{run_id}", api.run),
-            web.get("/v1/runs/{run_id}/events", api.events),
-            web.get("/v1/calls", api.calls),
-            web.get("/v1/calls/{call_id}", api.call),
-            web.get("/v1/groups", api.groups),
-            web.post("/v1/events", api.ingest),
-            web.get("/v1/live", api.live),
-        ]
+def make_app(api: Api, guard: Guard, page: Page) -> web.Application:
+    app = web.Application(
+        middlewares=[guard.middleware({**BY_PATH, **PUBLIC}), _sentences], client_max_size=MAX_BODY_BYTES
     )
+    app.on_response_prepare.append(add_headers)
+    app.add_routes([web.route(route.method, _pattern(route.path), getattr(api, route.answer)) for route in ROUTES])
+    app.add_routes(page.routes())
     return app
 
 
-def _json(value: Any, status: int = 200) -> web.Response:
-    text = escaped(msgspec.json.encode(value).decode())
-    return web.Response(text=text, status=status, content_type="application/json")
-
-
-def _guard(token: str, hosts: frozenset[str]) -> Any:
-    @web.middleware
-    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.headers.get("Host", "").lower() not in hosts:
-            return _json({"error": "this Host is not served here"}, 421)
-        origin = request.headers.get("Origin")
-        if origin is not None and origin.lower().removeprefix("http://") not in hosts:
-            return _json({"error": "requests from other web pages are refused"}, 403)
-        if not hmac.compare_digest(_presented(request).encode("utf-8", "replace"), token.encode()):
-            return _json({"error": "a bearer token is needed; it is in SUB_HOME/http_token"}, 401)
-        return await handler(request)
-
-    return guard
-
-
-def _presented(request: web.Request) -> str:
-    kind, _, value = request.headers.get("Authorization", "").partition(" ")
-    if kind.lower() == "bearer":
-        return value.strip()
-    for protocol in request.headers.get("Sec-WebSocket-Protocol", "").split(","):
-        if protocol.strip().startswith("bearer."):
-            return protocol.strip()[len("bearer.") :]
-    return ""
+def _pattern(path: str) -> str:
+    """A name in a path is any text: without this, aiohttp would take none with a brace."""
+    return path.replace("_id}", "_id:[^/]+}")
 
 
 @web.middleware
@@ -91,19 +70,26 @@ async def _sentences(request: web.Request, handler: Handler) -> web.StreamRespon
     try:
         return await handler(request)
     except UsageError as error:
-        return _json({"error": str(error), "hint": error.hint}, 400)
+        return json_answer({"error": str(error), "hint": error.hint}, 400)
     except LedgerError as error:
-        return _json({"error": str(error), "hint": error.hint}, 404)
+        return json_answer({"error": str(error), "hint": error.hint}, 404)
     except SubluminalError as error:
-        return _json({"error": str(error), "hint": error.hint}, 500)
+        return json_answer({"error": str(error), "hint": error.hint}, 500)
+    except ConnectionError:
+        return json_answer({"error": "whoever asked has gone"}, 400)
     except web.HTTPException as error:
-        return _json({"error": error.reason}, error.status)
+        return json_answer({"error": error.reason}, error.status)
 
 
 class Api:
-    def __init__(self, home: str) -> None:
+    def __init__(self, home: str, guard: Guard, sessions: Sessions, changes: Changes, explain: Explain | None) -> None:
+        self._home = home
         self._path = ledger_db(home)
         self._socket = ledger_socket(home)
+        self._guard = guard
+        self._sessions = sessions
+        self._changes = changes
+        self._explain = explain
 
     async def _read(self, ask: Callable[[Ledger], Any]) -> web.Response:
         """Answer from the database, in a thread: a long query must not hold up the live stream."""
@@ -112,15 +98,22 @@ class Api:
             with open_ledger(self._path) as ledger:
                 return ask(ledger)
 
-        return _json(await asyncio.to_thread(work))
+        return json_answer(await asyncio.to_thread(work))
 
     async def openapi(self, request: web.Request) -> web.StreamResponse:
-        return _json(document())
+        return json_answer(document())
+
+    # -- runs -------------------------------------------------------------------------------------------------
 
     async def runs(self, request: web.Request) -> web.StreamResponse:
         filters, limit = _filters(request, RunFilters, "limit", "cursor"), _number(request, "limit", 50)
         cursor = request.query.get("cursor")
-        return await self._read(lambda ledger: _page(ledger.runs(filters, limit=limit, cursor=cursor)))
+
+        def ask(ledger: Ledger) -> Any:
+            page = ledger.runs(filters, limit=limit, cursor=cursor)
+            return {"rows": page.rows, "next_cursor": page.next_cursor}
+
+        return await self._read(ask)
 
     async def run(self, request: web.Request) -> web.StreamResponse:
         return await self._read(lambda ledger: ledger.run(request.match_info["run_id"]))
@@ -134,19 +127,52 @@ class Api:
             lambda ledger: {"events": list(ledger.timeline(run_id, after_n=after, limit=limit)), "after_n": after}
         )
 
+    async def timeline(self, request: web.Request) -> web.StreamResponse:
+        run_id = request.match_info["run_id"]
+
+        def ask(ledger: Ledger) -> Any:
+            whole = ledger.run(run_id)["event_count"] <= MOST_EVENTS
+            return {"items": timeline(ledger, run_id) if whole else [], "whole": whole}
+
+        return await self._read(ask)
+
+    async def sparks(self, request: web.Request) -> web.StreamResponse:
+        run_ids = Filter("run_id", "", EXACT, "").read(request.query.getall("run_id", []))
+        if not run_ids or len(run_ids) > MAX_SPARKS:
+            raise UsageError(f"Name between 1 and {MAX_SPARKS} runs with run_id.")
+        return await self._read(
+            lambda ledger: {"sparks": [{"run_id": run_id, "calls": spark(ledger, run_id)} for run_id in run_ids]}
+        )
+
+    # -- calls ------------------------------------------------------------------------------------------------
+
     async def calls(self, request: web.Request) -> web.StreamResponse:
         filters, limit = _filters(request, Filters, "limit", "cursor"), _number(request, "limit", 50)
         cursor = request.query.get("cursor")
-        return await self._read(lambda ledger: _page(ledger.calls(filters, limit=limit, cursor=cursor)))
+
+        def ask(ledger: Ledger) -> Any:
+            page = ledger.calls(filters, limit=limit, cursor=cursor)
+            rows = [{**row, "cursor": own} for row, own in zip(page.rows, page.cursors, strict=True)]
+            return {"rows": rows, "next_cursor": page.next_cursor}
+
+        return await self._read(ask)
 
     async def call(self, request: web.Request) -> web.StreamResponse:
-        run_id = request.query.get("run_id")
-        return await self._read(lambda ledger: ledger.call(request.match_info["call_id"], run_id))
+        names = _call_names(request)
+        return await self._read(lambda ledger: describe(ledger, ledger.call(*names)))
+
+    async def explanation(self, request: web.Request) -> web.StreamResponse:
+        explain, names = self._explain, _call_names(request)
+        if explain is None:
+            raise LedgerError("This daemon cannot judge a call again.", hint="Use `sub policy explain --call`.")
+        return json_answer(await asyncio.to_thread(lambda: explain(*names)))
 
     async def groups(self, request: web.Request) -> web.StreamResponse:
         filters, limit = _filters(request, Filters, "limit", "by"), _number(request, "limit", 1000)
         by = request.query.getall("by", [])
         return await self._read(lambda ledger: {"groups": ledger.group(filters, by=by, limit=limit)})
+
+    # -- what comes in ----------------------------------------------------------------------------------------
 
     async def ingest(self, request: web.Request) -> web.StreamResponse:
         lines = (await request.read()).split(b"\n")
@@ -158,15 +184,15 @@ class Api:
             return {"stored": len(outcomes) - len(bad) - known, "known": known, "bad": bad}
 
         result = await asyncio.to_thread(work)
-        return _json(result, 422 if result["bad"] else 200)
+        return json_answer(result, 422 if result["bad"] else 200)
+
+    # -- live -------------------------------------------------------------------------------------------------
 
     async def live(self, request: web.Request) -> web.StreamResponse:
-        if request.headers.get("Upgrade", "").lower() != "websocket":
-            return _json({"error": "this is a WebSocket"}, 426)
+        if not _is_upgrade(request):
+            return _no_socket()
         follow = {"control": "follow", **_filters(request, EventFilters).asked}
-        offered = request.headers.get("Sec-WebSocket-Protocol", "")
-        protocols = [p.strip() for p in offered.split(",") if p.strip().startswith("bearer.")]
-        socket = web.WebSocketResponse(heartbeat=30, protocols=protocols, max_msg_size=1 << 16)
+        socket = _socket(request)
         await socket.prepare(request)
         address, directory = socket_address(self._socket)
         try:
@@ -178,15 +204,76 @@ class Api:
             if directory >= 0:
                 os.close(directory)
         writer.write(msgspec.json.encode(follow) + b"\n")
-        relay = asyncio.create_task(_relay(reader, socket))
         try:
-            async for message in socket:
-                if message.type in (WSMsgType.ERROR, WSMsgType.CLOSE):
-                    break
+            await _until_closed(socket, _relay(reader, socket))
         finally:
-            relay.cancel()
             writer.close()
         return socket
+
+    async def live_calls(self, request: web.Request) -> web.StreamResponse:
+        if not _is_upgrade(request):
+            return _no_socket()
+        filters = _filters(request, Filters, "after")
+        after = _number(request, "after", -1)
+        cookie = self._guard.cookie(request)
+        socket = _socket(request)
+        await socket.prepare(request)
+
+        async def tell() -> None:
+            # `send_str` waits for a slow reader: what happens meanwhile waits in the database.
+            async for text in self._changes.follow(filters, None if after < 0 else after):
+                await socket.send_str(text)
+
+        async def while_session_stands() -> None:
+            while not cookie or self._sessions.holds(cookie, monotonic()):
+                await asyncio.sleep(SESSION_LOOK_S)
+            await socket.close(code=4401, message=b"the session has ended")
+
+        self._changes.pages += 1
+        try:
+            await _until_closed(socket, tell(), while_session_stands())
+        finally:
+            self._changes.pages -= 1
+        return socket
+
+    # -- the page ---------------------------------------------------------------------------------------------
+
+    async def session(self, request: web.Request) -> web.StreamResponse:
+        csrf = self._sessions.csrf(self._guard.cookie(request))
+        now_ms = time_ns() // 1_000_000
+        return json_answer({"csrf": csrf, "version": __version__, "home": self._home, "now_ms": now_ms})
+
+    async def end_session(self, request: web.Request) -> web.StreamResponse:
+        self._sessions.end(self._guard.cookie(request))
+        answer = json_answer({"ended": True})
+        answer.del_cookie(self._guard.cookie_name, path="/")
+        return answer
+
+
+def _is_upgrade(request: web.Request) -> bool:
+    return request.headers.get("Upgrade", "").lower() == "websocket"
+
+
+def _no_socket() -> web.Response:
+    return json_answer({"error": "this is a WebSocket"}, 426)
+
+
+def _socket(request: web.Request) -> web.WebSocketResponse:
+    offered = request.headers.get("Sec-WebSocket-Protocol", "")
+    protocols = [p.strip() for p in offered.split(",") if p.strip().startswith("bearer.")]
+    return web.WebSocketResponse(heartbeat=30, protocols=protocols, max_msg_size=1 << 16)
+
+
+async def _until_closed(socket: web.WebSocketResponse, *work: Awaitable[None]) -> None:
+    """Do this until the other side has closed; nothing that it says is listened to."""
+    tasks = [asyncio.ensure_future(one) for one in work]
+    try:
+        async for message in socket:
+            if message.type in (WSMsgType.ERROR, WSMsgType.CLOSE):
+                break
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 async def _relay(reader: asyncio.StreamReader, socket: web.WebSocketResponse) -> None:
@@ -197,8 +284,8 @@ async def _relay(reader: asyncio.StreamReader, socket: web.WebSocketResponse) ->
     await socket.close(code=1001, message=b"the ledger daemon has ended")
 
 
-def _page(page: Any) -> dict[str, Any]:
-    return {"rows": page.rows, "next_cursor": page.next_cursor}
+def _call_names(request: web.Request) -> tuple[str, str | None, str | None]:
+    return request.match_info["call_id"], request.query.get("run_id"), request.query.get("shim_id")
 
 
 def _number(request: web.Request, name: str, default: int) -> int:

@@ -8,14 +8,19 @@ import os
 import secrets
 import socket
 import threading
+from time import monotonic
 
 from aiohttp import web
 
 from subluminal.contracts.errors import UsageError
 from subluminal.host.files import read_private
-from subluminal.host.home import token_file
+from subluminal.host.home import ledger_db, token_file
 from subluminal.ledger.daemon.log import Log
-from subluminal.ledger.http.api import make_app
+from subluminal.ledger.http.api import Api, Explain, make_app
+from subluminal.ledger.http.changes import Changes
+from subluminal.ledger.http.guard import Guard
+from subluminal.ledger.http.page import Page
+from subluminal.ledger.http.sessions import Sessions
 
 DEFAULT_PORT = 7411
 
@@ -60,22 +65,52 @@ def allowed_hosts(port: int) -> frozenset[str]:
     return frozenset(f"{name}:{port}" for name in names)
 
 
-def serve_in_thread(home: str, address: str, log: Log) -> int:
-    """Serve until the process ends; returns the port. Raises UsageError if the address cannot be had."""
-    host, port = parse_address(address)
-    try:
-        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        raise UsageError(f"--http {address}: {error.strerror}.", hint="Choose another port.") from None
-    bound = int(listener.getsockname()[1])
-    app = make_app(home, http_token(home), allowed_hosts(bound))
+class HttpSide:
+    """Serves until the process ends. Raises UsageError if the address cannot be had."""
 
-    async def serve() -> None:
-        runner = web.AppRunner(app, access_log=None)
+    def __init__(self, home: str, address: str, log: Log, explain: Explain | None = None) -> None:
+        host, port = parse_address(address)
+        host = "127.0.0.1" if host == "localhost" else host
+        try:
+            listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        except OSError as error:
+            raise UsageError(f"--http {address}: {error.strerror}.", hint="Choose another port.") from None
+        self.port = int(listener.getsockname()[1])
+        self.origin = (
+            f"http://{f'[{host}]' if ':' in host else '127.0.0.1' if host == 'localhost' else host}:{self.port}"
+        )
+        self._sessions = Sessions()
+        self._home, self._explain = home, explain
+        self._token = http_token(home)
+        self._loop = asyncio.new_event_loop()
+        self._changes: Changes | None = None
+        threading.Thread(target=self._run, args=(listener,), name="http", daemon=True).start()
+        log(f"HTTP on {host}:{self.port}; the token is in {token_file(home)}")
+
+    @property
+    def pages(self) -> int:
+        """How many are being looked at."""
+        return self._changes.pages if self._changes is not None else 0
+
+    def link(self, path: str) -> str:
+        """An address that opens the page there, once and within a minute."""
+        return f"{self.origin}/link/{self._sessions.link(path, monotonic())}"
+
+    def committed(self) -> None:
+        """The daemon's word, from its own thread, that there is something new."""
+        if self._changes is not None and self._changes.pages:
+            self._loop.call_soon_threadsafe(self._changes.committed)
+
+    def _run(self, listener: socket.socket) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_until_complete(self._serve(listener))
+
+    async def _serve(self, listener: socket.socket) -> None:
+        self._changes = Changes(ledger_db(self._home))
+        guard = Guard(self._token, allowed_hosts(self.port), self.origin, self._sessions)
+        api = Api(self._home, guard, self._sessions, self._changes, self._explain)
+        # No access log: links and filters are nobody's business.
+        runner = web.AppRunner(make_app(api, guard, Page(guard, self._sessions)), access_log=None)
         await runner.setup()
         await web.SockSite(runner, listener).start()
         await asyncio.Event().wait()
-
-    threading.Thread(target=asyncio.run, args=(serve(),), name="http", daemon=True).start()
-    log(f"HTTP on {host}:{bound}; the token is in {token_file(home)}")
-    return bound

@@ -153,6 +153,12 @@ class Ledger:
         sql = f"SELECT {_CALL_LIST}, p.shim_id FROM tool_calls c LEFT JOIN producers p USING (producer_no)"
         return _call(self.connection.execute(sql + " WHERE c.id = ?", (number,)).fetchone())
 
+    def numbered(self, number: int) -> Row | None:
+        """One call by its number, with its cursor; None: it is not there any more."""
+        if self.connection.execute("SELECT 1 FROM tool_calls WHERE id = ?", (number,)).fetchone() is None:
+            return None
+        return {**self._call_row(number), "cursor": str(number)}
+
     def count(self, filters: Filters | None = None) -> int:
         return int(sum(self._each_branch(filters, "count(*)", "", lambda row: row[0])))
 

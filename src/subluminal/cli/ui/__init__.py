@@ -1,0 +1,1 @@
+"""`sub ui`: the page, opened; and what it asks of rooms that the daemon cannot reach."""

@@ -1,0 +1,79 @@
+"""`sub ui`."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+import click
+
+from subluminal.cli.render.output import note, print_json
+from subluminal.contracts.errors import LedgerError, UsageError
+
+# A browser that is there takes the address within a moment; one that stays in the foreground is not waited for.
+OPENING_S = 3.0
+
+
+@click.command("ui")
+@click.option("--run", "run", metavar="RUN", help="Begin with this run: its id, the beginning of it, or last.")
+@click.option("--no-open", is_flag=True, help="Open no browser; print a link that opens the page once.")
+@click.option("--port", type=click.IntRange(1, 65535), help="Serve on this port.  [default: 7411, or a free one]")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object: address and link. Opens no browser.")
+def ui_command(run: str | None, no_open: bool, port: int | None, as_json: bool) -> int:
+    """Watch agents work, go back in time, and see why a call was refused: a page on this machine.
+
+    The ledger daemon serves it on a loopback address, and starts if it does not run. The browser is let in by a link
+    that works once and for a minute; nothing leaves this machine.
+
+    \b
+    Examples:
+      sub ui
+      sub ui --run last
+      sub ui --no-open        for a browser elsewhere: forward the port over ssh, and open the link there
+    """
+    address, link = _ask_daemon(port, _path(run))
+    if as_json:
+        print_json({"address": address, "link": link})
+        return 0
+    print(address)
+    if no_open or not _opened(link):
+        note(f"Open this within a minute; it works once:\n{link}")
+    return 0
+
+
+def _ask_daemon(port: int | None, path: str) -> tuple[str, str]:
+    from subluminal.ledger.daemon.contact import ask, require_ledgerd
+
+    require_ledgerd()
+    answer = ask({"control": "ui", "port": port, "path": path}) or {}
+    if "ui" not in answer:
+        raise _refused(answer)
+    return answer["ui"]["address"], answer["ui"]["link"]
+
+
+def _refused(answer: dict[str, str]) -> Exception:
+    sentence = answer.get("error") or "The ledger daemon has ended."
+    if "hint" in answer:
+        return UsageError(sentence, hint=answer["hint"])
+    if sentence.startswith("unknown control"):
+        return LedgerError("The ledger daemon that runs is an older one.", hint="Stop it first: sub ledgerd --stop.")
+    return LedgerError(f"The page cannot be served: {sentence.rstrip('.')}.")
+
+
+def _path(run: str | None) -> str:
+    if run is None:
+        return "/"
+    from subluminal.cli.record.query import bring_up_to_date
+    from subluminal.ledger.read.ledger import open_ledger
+
+    bring_up_to_date(False)
+    with open_ledger() as ledger:
+        return "/run?" + urlencode({"run": ledger.resolve_run(run)})
+
+
+def _opened(link: str) -> bool:
+    from subluminal.cli.logins.browser import has_display, open_browser
+
+    if not has_display():
+        return False
+    open_browser(link).join(OPENING_S)
+    return True

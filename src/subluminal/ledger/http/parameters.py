@@ -1,0 +1,54 @@
+"""The parameters of the routes, as OpenAPI writes them. Filters come from their table (`contracts.filters`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from subluminal.contracts.filters import CALL_FILTERS, EVENT_FILTERS, LISTS, MAX_NUMBER, RUN_FILTERS, TEXT, Filter
+from subluminal.ledger.read.ledger import GROUPS
+
+Parameter = dict[str, Any]
+_TEXT = {"type": "string"}
+_WHOLE = {"type": "integer", "minimum": 0, "maximum": MAX_NUMBER}
+MAX_SPARKS = 100
+
+
+def query(name: str, schema: dict[str, Any] | None = None) -> Parameter:
+    return {"name": name, "in": "query", "schema": schema or _TEXT}
+
+
+def _path(name: str) -> Parameter:
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+
+
+def _filter(found: Filter) -> Parameter:
+    """`x-option`: the word for the same on the command line, and in the address of the page."""
+    one: dict[str, Any] = {"type": "string", "enum": list(found.words)} if found.words else _TEXT
+    told = {"description": found.help, "x-option": found.option}
+    if found.kind in LISTS:
+        return {**query(found.name, {"type": "array", "items": one}), **told, "explode": True}
+    return {**query(found.name, one if found.kind == TEXT else _WHOLE), **told}
+
+
+LIMIT = query("limit", {"type": "integer", "minimum": 1, "maximum": 100_000})
+_CURSOR = query("cursor", {"type": "string", "pattern": "^[0-9]{1,18}$"})
+_RUN_CURSOR = query("cursor", {"type": "string", "pattern": "^[0-9TZ:.-]{20,30}~[0-9]{1,18}$"})
+FILTERS = [*map(_filter, CALL_FILTERS)]
+FOLLOW = [*map(_filter, EVENT_FILTERS)]
+CALLS = [*FILTERS, LIMIT, _CURSOR]
+RUNS = [LIMIT, _RUN_CURSOR, *map(_filter, RUN_FILTERS)]
+RUN = _path("run_id")
+CALL = [_path("call_id"), query("run_id"), query("shim_id")]
+EVENTS = [RUN, query("after_n", _WHOLE), query("limit", {"type": "integer", "minimum": 1, "maximum": 10_000})]
+BY = {
+    **query("by", {"type": "array", "minItems": 1, "items": {"type": "string", "enum": list(GROUPS)}}),
+    "required": True,
+    "explode": True,
+}
+SPARKS = [
+    {
+        **query("run_id", {"type": "array", "minItems": 1, "maxItems": MAX_SPARKS, "items": _TEXT}),
+        "required": True,
+        "explode": True,
+    }
+]

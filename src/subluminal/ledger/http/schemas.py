@@ -1,0 +1,133 @@
+"""The shapes of the answers, as OpenAPI writes them. The types of the page are made from these (`make web`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from subluminal.contracts import vocabulary as vocab
+from subluminal.contracts.filters import MAX_NUMBER
+from subluminal.ledger.read.ledger import CALL_COLUMNS, RUN_COLUMNS
+from subluminal.ledger.read.ledger import GROUPS as GROUP_COLUMNS
+
+Schema = dict[str, Any]
+ANYTHING: Schema = {"type": "object"}
+TEXT: Schema = {"type": "string"}
+WHOLE: Schema = {"type": "integer"}
+YES: Schema = {"type": "boolean"}
+_TEXT_OR_NULL: Schema = {"type": ["string", "null"]}
+_WHOLE_OR_NULL: Schema = {"type": ["integer", "null"]}
+_NUMBER_OR_NULL: Schema = {"type": ["number", "null"]}
+_ANYTHING_OR_NULL: Schema = {"type": ["object", "null"]}
+AFTER: Schema = {
+    "name": "after",
+    "in": "query",
+    "schema": {"type": "integer", "minimum": 0, "maximum": MAX_NUMBER},
+    "description": "The place up to which changes are known: those after it come first.",
+}
+
+
+def listed(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
+def shape(properties: dict[str, Schema], *, also: dict[str, Schema] | None = None) -> Schema:
+    """An object that has all of these; `also`: what it may have."""
+    return {"type": "object", "properties": {**properties, **(also or {})}, "required": list(properties)}
+
+
+_CALL_WHOLE = (
+    "latency_ms", "bytes_in", "bytes_out", "seq", "backoff_ms", "overhead_us", "waited_ms",
+)  # fmt: skip
+_CALL_CERTAIN = ("call_id", "run_id", "server_name", "tool_name", "args_hash", "created_at")
+_CALL_OTHERS: dict[str, Schema] = {
+    "preview_truncated": YES,
+    "observed": YES,
+    "decision": {"enum": [*vocab.ACTIONS, None]},
+    "status": {"enum": [*vocab.STATUSES, None]},
+}
+_CALL = {
+    **{
+        name: _CALL_OTHERS.get(name)
+        or (TEXT if name in _CALL_CERTAIN else _WHOLE_OR_NULL if name in _CALL_WHOLE else _TEXT_OR_NULL)
+        for name in CALL_COLUMNS
+        if name != "tags_json"
+    },
+    "shim_id": _TEXT_OR_NULL,
+    "tags": listed(TEXT),
+}
+_RUN_CERTAIN = ("run_id", "agent_id", "client", "env", "started_at", "status")
+_RUN_WHOLE = ("calls_total", "calls_allowed", "calls_blocked", "calls_throttled", "errors_total", "event_count")
+_RUN = {
+    **{
+        name: TEXT if name in _RUN_CERTAIN else WHOLE if name in _RUN_WHOLE else _TEXT_OR_NULL
+        for name in RUN_COLUMNS
+        if not name.endswith("_json")
+    },
+    "meta": _ANYTHING_OR_NULL,
+    "workload": _ANYTHING_OR_NULL,
+    "usage": {**_ANYTHING_OR_NULL, "description": "What its models used, as it was stated."},
+}
+_HINT = {
+    "type": ["object", "null"],
+    "properties": {"hint_text": TEXT, "hint_kind": TEXT, "retry_advice": _TEXT_OR_NULL, "suggested_args": {}},
+}
+_DOOR = shape({"transport": _TEXT_OR_NULL, "call_id": TEXT, "decision": _TEXT_OR_NULL, "status": _TEXT_OR_NULL})
+_PRODUCER = shape({"shim_id": TEXT, "host_id": TEXT, "proc_id": TEXT, "started_at": TEXT})
+_POLICY = {
+    "type": ["object", "null"],
+    "properties": {"policy_id": TEXT, "policy_version": TEXT, "policy_hash": TEXT},
+}
+
+CALL_ROW = shape({**_CALL, "cursor": {**TEXT, "description": "The page after this call begins here."}})
+RUN_ROW = shape(_RUN)
+CALL_PAGE = shape({"rows": listed(CALL_ROW), "next_cursor": _TEXT_OR_NULL})
+RUN_PAGE = shape({"rows": listed(RUN_ROW), "next_cursor": _TEXT_OR_NULL})
+WHOLE_RUN = shape({**_RUN, "producers": listed(_PRODUCER)})
+WHOLE_CALL = shape(
+    {
+        **_CALL,
+        "args_preview": _TEXT_OR_NULL,
+        "result_preview": _TEXT_OR_NULL,
+        "redaction_flags": listed(TEXT),
+        "hint": _HINT,
+        "events": listed(ANYTHING),
+        "agent_id": TEXT,
+        "client": TEXT,
+        "env": TEXT,
+        "principal": _TEXT_OR_NULL,
+        "mode": _TEXT_OR_NULL,
+        "policy": _POLICY,
+        "rule": _ANYTHING_OR_NULL,
+        "call_context": _ANYTHING_OR_NULL,
+        "doors": listed(_DOOR),
+    }
+)
+EXPLANATION = shape({"policies": listed(ANYTHING), "unknown": listed(TEXT)})
+EVENTS = shape({"events": listed(ANYTHING), "after_n": WHOLE})
+_ITEM = shape({"at": TEXT, "kind": TEXT}, also={"call_id": TEXT, "server_name": TEXT})
+TIMELINE = shape(
+    {"items": listed(_ITEM), "whole": {**YES, "description": "False: the run is too large; its calls can be paged."}}
+)
+_SPARK = shape({"run_id": TEXT, "calls": {"type": ["array", "null"], "items": WHOLE}})
+SPARKS = shape({"sparks": listed(_SPARK)})
+_COUNTS = ("calls", "allowed", "blocked", "throttled", "errors")
+_LATENCIES = ("latency_ms_p50", "latency_ms_p95", "latency_ms_max")
+_GROUP = shape(
+    {**dict.fromkeys(_COUNTS, WHOLE), "latency_ms_avg": _NUMBER_OR_NULL, **dict.fromkeys(_LATENCIES, _WHOLE_OR_NULL)},
+    also=dict.fromkeys(GROUP_COLUMNS, _TEXT_OR_NULL),
+)
+GROUPS = shape({"groups": listed(_GROUP)})
+_BAD = shape({"line": WHOLE, "error": TEXT})
+INGESTED = shape({"stored": WHOLE, "known": WHOLE, "bad": listed(_BAD)})
+CHANGES = shape(
+    {
+        "after": {**WHOLE, "description": "Asked for with `after`, the stream goes on from here."},
+        "rows": {**listed(CALL_ROW), "description": "Calls that match, as they are now."},
+        "gone": {**listed(TEXT), "description": "Cursors of calls that do not match any more, or never did."},
+        "runs": {**listed(TEXT), "description": "Runs of which something was heard."},
+        "reset": {**YES, "description": "Too much has happened since: ask for pages again."},
+    }
+)
+SESSION = shape({"csrf": TEXT, "version": TEXT, "home": TEXT, "now_ms": WHOLE})
+ENDED = shape({"ended": YES})
+ERROR = shape({"error": TEXT}, also={"hint": TEXT})

@@ -1,0 +1,1 @@
+"use strict";(()=>{async function e(){try{if((await fetch("/v1/session",{cache:"no-store"})).ok){location.pathname.startsWith("/link/")?location.replace("/"):location.reload();return}}catch{}document.querySelector("main").hidden=!1}e();})();

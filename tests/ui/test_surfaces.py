@@ -1,0 +1,204 @@
+"""Every surface of the page, in a real browser: what is shown, by pointer and by keys alone."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import pytest
+
+from harness import places
+from harness.chromium import AXE, missing, until
+from harness.ledger import EventMaker
+
+pytestmark = [pytest.mark.skipif(missing() is not None, reason=str(missing())), pytest.mark.timeout(300)]
+
+ROW = ".list .body .row"
+WHOLE = os.environ.get("UI_PROFILE") == "whole"
+# Written by hand when the page changes: UI_IMAGES=docs/img.
+IMAGES = os.environ.get("UI_IMAGES")
+
+
+def rows(page: Any) -> list[str]:
+    return [" ".join(text.split()) for text in page.locator(ROW).all_inner_texts()]
+
+
+def visit(page: Any, scene: Any, path: str, wait: str = ROW) -> None:
+    page.goto(scene.server.origin + path)
+    page.wait_for_selector(wait)
+
+
+def test_the_link_is_gone_from_the_address_and_the_cookie_from_scripts(page: Any, scene: Any) -> None:
+    assert page.url == scene.server.origin + "/"
+    assert page.evaluate("document.cookie") == ""
+    assert page.evaluate("history.length") <= 2
+
+
+def test_a_call_that_happens_shows_up_on_top_and_ends_in_place(page: Any, scene: Any) -> None:
+    maker = EventMaker("r-live", "shim-live", start_ms=scene.now + 1000)
+    scene.tell([maker.run_start(), maker.start("deploy", "ops"), maker.decision()])
+    until(page, lambda: any("ops/deploy" in row for row in rows(page)[:1]))
+    assert "running" in rows(page)[0]
+    scene.tell([maker.end(), maker.run_end()])
+    until(page, lambda: any("OK" in row for row in rows(page)[:1]))
+
+
+def test_nothing_moves_under_the_pointer_and_what_is_new_is_counted(page: Any, scene: Any) -> None:
+    page.hover(f"{ROW}:nth-child(3)")
+    before = rows(page)
+    maker = EventMaker("r-held", "shim-held", start_ms=scene.now + 2000)
+    scene.tell([maker.run_start(), *maker.call(tool="first"), *maker.call(tool="second"), maker.run_end()])
+    page.wait_for_selector("text=2 new calls")
+    assert rows(page) == before
+    page.mouse.move(5, 5)
+    until(page, lambda: any("second" in row for row in rows(page)[:1]))
+
+
+def test_paused_it_stays_and_the_slider_goes_back(page: Any, scene: Any) -> None:
+    page.keyboard.press("p")
+    page.wait_for_selector("text=Jump to now")
+    page.wait_for_selector(ROW)
+    before = rows(page)
+    maker = EventMaker("r-paused", "shim-paused", start_ms=scene.now + 60_000)
+    scene.tell([maker.run_start(), *maker.call(tool="unseen"), maker.run_end()])
+    page.focus("input[type=range]")
+    page.keyboard.press("End")
+    assert not any("unseen" in row for row in rows(page)) and before
+    at = scene.now - 600_000
+    visit(page, scene, f"/?at={at}")
+    assert "r-0002" in rows(page)[0]
+    page.click("text=Jump to now")
+    until(page, lambda: any("unseen" in row for row in rows(page)[:1]))
+    page.go_back()
+    until(page, lambda: any("r-0002" in row for row in rows(page)[:1]))
+
+
+@pytest.mark.parametrize(
+    ("words", "every"),
+    [
+        ("tool=git_push", "git/git_push"),
+        ("tool=read_*&server=files", "files/read_file"),
+        ("decision=BLOCK", "block"),
+        ("status=ERROR", "ERROR"),
+        ("rule=no-force-push", "no-force-push"),
+        ("run=r-0003", "r-0003"),
+        ("agent=repo-fixer&client=claude&text=src%2F7.py&run=r-0001", "r-0001"),
+        ("since=1h&min-latency=3&run=r-0004", "r-0004"),
+    ],
+)
+def test_a_link_with_filters_shows_what_sub_query_shows(page: Any, scene: Any, words: str, every: str) -> None:
+    visit(page, scene, f"/?{words}")
+    found = rows(page)
+    assert found and all(every in row for row in found)
+    assert page.locator(".chip").count() == len(words.split("&"))
+
+
+def test_a_filter_is_typed_seen_and_taken_away(page: Any, scene: Any) -> None:
+    page.keyboard.press("/")
+    page.keyboard.press("Tab")
+    page.fill("#filter-value", "git_push")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/?tool=git_push")
+    until(page, lambda: all("git_push" in row for row in rows(page)))
+    page.click("text=Copy as sub query")
+    page.wait_for_selector("text=Copied")
+    assert page.evaluate("navigator.clipboard.readText()") == "sub query --tool git_push"
+    page.click("[aria-label='Remove filter tool git_push']")
+    page.wait_for_url("**/")
+
+
+def test_what_cannot_be_understood_is_a_sentence(page: Any, scene: Any) -> None:
+    visit(page, scene, "/?since=yesterday", "[role=alert]")
+    assert "yesterday is no time" in page.inner_text("[role=alert]")
+    visit(page, scene, "/?decision=MAYBE", "[role=alert]")
+    assert "is no decision" in page.inner_text("[role=alert]")
+    visit(page, scene, "/call?call=none", "[role=alert]")
+    assert "There is no call" in page.inner_text("[role=alert]")
+
+
+def test_by_keys_alone_from_the_scoreboard_to_the_rule_that_refused(page: Any, scene: Any) -> None:
+    page.keyboard.press("g")
+    page.keyboard.press("r")
+    page.wait_for_url("**/runs")
+    page.wait_for_selector(ROW)
+    page.wait_for_selector(".spark rect")
+    visit(page, scene, "/runs?agent=repo-fixer&until=10m&sort=started")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/run?run=r-000*")
+    page.wait_for_selector(ROW)
+    page.keyboard.press("j")
+    for _ in range(6):
+        page.keyboard.press("j")
+    assert "git_push" in page.locator(f"{ROW}.active").inner_text()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/call?*")
+    page.wait_for_selector(".asked li.matched")
+    told = page.inner_text("main")
+    assert "REJECT_WITH_HINT by rule no-force-push" in told and "Push without force." in told
+    assert '"force": true' in told and "Force pushes rewrite what others have." in told
+    page.click("text=Copy as JSON")
+    page.wait_for_selector("text=Copied")
+    assert json.loads(page.evaluate("navigator.clipboard.readText()"))["rule_id"] == "no-force-push"
+    page.keyboard.press("?")
+    assert "next and previous row" in page.inner_text("dialog")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("dialog", state="detached")
+
+
+def test_the_timeline_and_its_table_are_in_step(page: Any, scene: Any) -> None:
+    visit(page, scene, "/run?run=r-0001")
+    box = page.locator(".lanes canvas").bounding_box()
+    page.mouse.click(box["x"] + 121, box["y"] + 33)  # the first bar of the first lane
+    page.wait_for_selector(f"{ROW}.active")
+    assert "git/git_status" in page.locator(f"{ROW}.active").inner_text()
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed (make test-ui)")
+@pytest.mark.parametrize("scheme", ["light", "dark"] if WHOLE else ["light"])
+def test_no_surface_has_a_violation_of_accessibility(page: Any, scene: Any, scheme: str) -> None:
+    page.emulate_media(color_scheme=scheme)
+    call = scene.server.send("/v1/calls?run_id=r-0001&rule_id=no-force-push&limit=1", Cookie=scene.server.enter()).json
+    name = call["rows"][0]["call_id"]
+    surfaces = ["/", "/?decision=BLOCK", "/runs", "/run?run=r-0001", f"/call?call={name}&run=r-0001", "/call?call=none"]
+    for width in (1280, 320) if WHOLE else (1280,):
+        page.set_viewport_size({"width": width, "height": 800})
+        for path in surfaces:
+            visit(page, scene, path, ".columns" if "shim" in path else "[role=alert]" if "none" in path else ROW)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
+            # The policy of the page lets no script in but its own: the checker comes through the debugger.
+            page.context.new_cdp_session(page).send("Runtime.evaluate", {"expression": AXE.read_text()})
+            tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+            found = page.evaluate("tags => axe.run({runOnly: tags})", tags)["violations"]
+            told = [(one["id"], [node["html"][:160] for node in one["nodes"]][:3]) for one in found]
+            assert told == [], (path, width)
+
+
+def test_from_a_phone_to_a_wall(page: Any, scene: Any) -> None:
+    for width, height in ((320, 640), (768, 1024), (1920, 1080), (3840, 2160))[:: 1 if WHOLE else 3]:
+        page.set_viewport_size({"width": width, "height": height})
+        for path in ("/", "/runs", "/run?run=r-0001"):
+            visit(page, scene, path)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            assert page.locator(ROW).count() >= 3
+
+
+@pytest.mark.skipif(not IMAGES, reason="UI_IMAGES names no directory")
+def test_images_for_the_documentation(page: Any, scene: Any) -> None:
+    page.set_viewport_size({"width": 1280, "height": 800})
+    call = scene.server.send("/v1/calls?run_id=r-0001&rule_id=no-force-push&limit=1", Cookie=scene.server.enter()).json
+    name = call["rows"][0]["call_id"]
+    surfaces = {
+        "live": "/?since=1h",
+        "runs": "/runs?until=1m",
+        "run": "/run?run=r-0001",
+        "call": f"/call?call={name}&run=r-0001",
+    }
+    for surface, path in surfaces.items():
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            visit(page, scene, path, ".asked li.matched" if surface == "call" else ROW)
+            page.wait_for_load_state("networkidle")
+            page.screenshot(path=str(places.ROOT / str(IMAGES) / f"ui-{surface}-{scheme}.png"))

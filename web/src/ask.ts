@@ -1,0 +1,27 @@
+// Questions to the daemon. An answer that is no answer is a sentence, never an exception that nobody shows.
+import { signal } from "@preact/signals";
+
+export class Refused extends Error {
+  constructor(sentence: string, readonly status: number) {
+    super(sentence);
+  }
+}
+
+/** True: the daemon does not know this page any more. */
+export const lockedOut = signal(false);
+
+export async function ask<Answer>(path: string, stop?: AbortSignal): Promise<Answer> {
+  let answer: Response;
+  try {
+    answer = await fetch(path, { cache: "no-store", ...(stop ? { signal: stop } : {}) });
+  } catch (error) {
+    if (stop?.aborted) throw error;
+    throw new Refused("The ledger daemon cannot be reached.", 0);
+  }
+  if (answer.ok) return (await answer.json()) as Answer;
+  if (answer.status === 401) lockedOut.value = true;
+  const told = (await answer.json().catch(() => ({}))) as { error?: string; hint?: string };
+  throw new Refused([told.error ?? `The daemon answered ${answer.status}.`, told.hint ?? ""].join(" ").trim(), answer.status);
+}
+
+export const sentence = (error: unknown): string => (error instanceof Error ? error.message : String(error));

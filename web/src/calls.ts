@@ -1,0 +1,106 @@
+// The calls of the list, newest first, each once: pages from the past below, what happens now on top.
+import { signal } from "@preact/signals";
+import type { CallPage, CallRow, Changes } from "./api.gen";
+import { ask, sentence } from "./ask";
+
+export const PAGE = 200;
+/** What is kept; the oldest of more is let go, and asked for again by whoever goes there. */
+export const MOST = 20_000;
+
+/** Cursors are numbers too large for a number, without leading zeros. */
+export const isNewer = (one: string, other: string): boolean =>
+  one.length === other.length ? one > other : one.length > other.length;
+
+const progress = (row: CallRow): number => (row.decision ? 1 : 0) + (row.status ? 2 : 0);
+
+export class Calls {
+  readonly version = signal(0);
+  readonly trouble = signal("");
+  readonly loading = signal(false);
+  rows: CallRow[] = [];
+  /** Newer calls that wait, because somebody looks at the list as it is. */
+  waiting: CallRow[] = [];
+  /** Where older calls go on; null: there are none. */
+  older: string | null = null;
+  private places = new Map<string, CallRow>();
+  private stop = new AbortController();
+
+  constructor(readonly filters: URLSearchParams, readonly from: string | null) {}
+
+  close(): void {
+    this.stop.abort();
+  }
+
+  async load(): Promise<void> {
+    if (this.loading.value) return;
+    this.loading.value = true;
+    const words = new URLSearchParams(this.filters);
+    words.set("limit", String(PAGE));
+    const cursor = this.rows.length ? this.older : this.from;
+    if (cursor !== null) words.set("cursor", cursor);
+    try {
+      const page = await ask<CallPage>(`/v1/calls?${words}`, this.stop.signal);
+      for (const row of page.rows) this.put(row, false);
+      this.older = page.next_cursor;
+      this.trouble.value = "";
+    } catch (error) {
+      if (!this.stop.signal.aborted) this.trouble.value = sentence(error);
+    } finally {
+      this.loading.value = false;
+      this.version.value++;
+    }
+  }
+
+  /** What the stream says. `hold`: calls that are new wait. */
+  hear(changes: Changes, hold: boolean): void {
+    for (const row of changes.rows as CallRow[]) this.put(row, hold);
+    for (const cursor of changes.gone) this.drop(cursor);
+    if (hold) this.version.value++;
+    else this.release();
+  }
+
+  release(): void {
+    const waiting = this.waiting;
+    this.waiting = [];
+    for (const row of waiting) this.insert(row);
+    while (this.rows.length > MOST) {
+      this.places.delete(this.rows.pop()!.cursor);
+      this.older = this.rows.at(-1)!.cursor;
+    }
+    this.version.value++;
+  }
+
+  private put(row: CallRow, hold: boolean): void {
+    const known = this.places.get(row.cursor);
+    if (known) {
+      // An answer may be older than what the stream has said since.
+      if (progress(row) >= progress(known)) Object.assign(known, row);
+      return;
+    }
+    if (this.older !== null && !isNewer(row.cursor, this.older)) {
+      if (hold || !this.loading.value) return; // it belongs to a page that nobody has asked for
+    }
+    this.places.set(row.cursor, row);
+    const newest = this.rows[0];
+    if (hold && newest && isNewer(row.cursor, newest.cursor)) this.waiting.push(row);
+    else this.insert(row);
+  }
+
+  private insert(row: CallRow): void {
+    let low = 0;
+    let high = this.rows.length;
+    if (high && isNewer(this.rows[high - 1]!.cursor, row.cursor)) low = high;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (isNewer(this.rows[middle]!.cursor, row.cursor)) low = middle + 1;
+      else high = middle;
+    }
+    this.rows.splice(low, 0, row);
+  }
+
+  private drop(cursor: string): void {
+    if (!this.places.delete(cursor)) return;
+    this.rows = this.rows.filter((row) => row.cursor !== cursor);
+    this.waiting = this.waiting.filter((row) => row.cursor !== cursor);
+  }
+}

@@ -1,0 +1,142 @@
+// Runs: the scoreboard.
+import { useSignal } from "@preact/signals";
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { address, asked, go, place } from "./address";
+import { RUN_FILTERS, type RunPage, type RunRow, type Sparks } from "./api.gen";
+import { ask, sentence } from "./ask";
+import { command, Filters } from "./filters";
+import { type Column, List } from "./list";
+import { Copy, Trouble } from "./parts";
+import { clock, count, duration, known, oneLine } from "./text";
+import { Stream } from "./stream";
+
+const PAGE = 100;
+const REFRESH_MS = 1000;
+
+export const lasted = (run: Pick<RunRow, "started_at" | "ended_at">): number =>
+  (run.ended_at ? Date.parse(run.ended_at) : Date.now()) - Date.parse(run.started_at);
+
+const SORTS: Record<string, (run: RunRow) => number> = {
+  started: (run) => Date.parse(run.started_at),
+  duration: lasted,
+  calls: (run) => run.calls_total,
+  refused: (run) => run.calls_blocked + run.calls_throttled,
+  errors: (run) => run.errors_total,
+};
+
+function Spark({ calls }: { calls: number[] | null | undefined }) {
+  if (!calls) return null;
+  const most = Math.max(1, ...calls);
+  return (
+    <svg class="spark" viewBox="0 0 72 20" role="img" aria-label={`Calls over time: ${calls.join(", ")}`}>
+      {calls.map((number, at) => number > 0 && <rect x={at * 3} y={20 - Math.max(2, (number / most) * 20)} width="2.2" height={Math.max(2, (number / most) * 20)} />)}
+    </svg>
+  );
+}
+
+export function Runs() {
+  const words = place.value.words;
+  const given = words.toString();
+  const filters = useMemo(() => asked(words, RUN_FILTERS), [given]);
+  const text = typeof filters === "string" ? "" : filters.toString();
+  const [rows, setRows] = useState<RunRow[]>([]);
+  const [older, setOlder] = useState<string | null>(null);
+  const [trouble, setTrouble] = useState("");
+  const [loaded, setLoaded] = useState(false);
+  const [sparks, setSparks] = useState<Record<string, number[] | null>>({});
+  const active = useSignal<string | null>(null);
+  const sort = words.get("sort") ?? "started";
+
+  const load = async (cursor: string | null) => {
+    const asking = new URLSearchParams(text);
+    asking.set("limit", String(PAGE));
+    if (cursor) asking.set("cursor", cursor);
+    try {
+      const page = await ask<RunPage>(`/v1/runs?${asking}`);
+      setRows((before) => {
+        if (!cursor && before.length <= PAGE) return page.rows;
+        const fresh = new Set(page.rows.map((run) => run.run_id));
+        const kept = before.filter((run) => !fresh.has(run.run_id));
+        return cursor ? [...kept, ...page.rows] : [...page.rows, ...kept];
+      });
+      if (cursor || !loaded) setOlder(page.next_cursor);
+      setLoaded(true);
+      setTrouble("");
+      const named = page.rows.map((run) => ["run_id", run.run_id] as [string, string]);
+      if (named.length) {
+        const found = await ask<Sparks>(`/v1/sparks?${new URLSearchParams(named)}`);
+        setSparks((before) => ({ ...before, ...Object.fromEntries(found.sparks.map((one) => [one.run_id, one.calls])) }));
+      }
+    } catch (error) {
+      setTrouble(sentence(error));
+    }
+  };
+
+  useEffect(() => {
+    setLoaded(false);
+    setRows([]);
+    let timer = 0;
+    const stream = new Stream(new URLSearchParams(), () => void load(null), () => {
+      timer ||= setTimeout(() => ((timer = 0), void load(null)), REFRESH_MS);
+    });
+    return () => {
+      clearTimeout(timer);
+      stream.close();
+    };
+  }, [text]);
+
+  const sorted = useMemo(() => {
+    const by = SORTS[sort] ?? SORTS.started!;
+    return [...rows].sort((one, other) => by(other) - by(one));
+  }, [rows, sort]);
+
+  const columns: Column<RunRow>[] = [
+    { name: "Started", cell: (run) => <time title={`${run.started_at} (UTC)`}>{clock(run.started_at)}</time> },
+    { name: "Status", cell: (run) => <span class={`badge ${run.status.toLowerCase()}`}>{run.status.toLowerCase()}</span> },
+    { name: "Agent", class: "name", cell: (run) => <bdi>{known(run.agent_id)}</bdi> },
+    { name: "Calls", class: "number", cell: (run) => run.calls_total.toLocaleString("en") },
+    { name: "Refused", class: "number", cell: (run) => <span class={run.calls_blocked + run.calls_throttled ? "refused" : "quiet"}>{run.calls_blocked + run.calls_throttled}</span> },
+    { name: "Errors", class: "number wide", cell: (run) => <span class={run.errors_total ? "failed" : "quiet"}>{run.errors_total}</span> },
+    { name: "Lasted", class: "number wide", cell: (run) => duration(lasted(run)) },
+    { name: "Over time", class: "wide", cell: (run) => <Spark calls={sparks[run.run_id]} /> },
+    { name: "Principal", class: "wider", cell: (run) => <bdi>{known(run.principal)}</bdi> },
+    { name: "Run", class: "wider", cell: (run) => <bdi>{oneLine(run.run_id)}</bdi> },
+  ];
+  return (
+    <main class="surface">
+      <h1 class="sr">Runs</h1>
+      <Filters table={RUN_FILTERS} path="/runs" />
+      <div class="bar">
+        <label>
+          Sort by{" "}
+          <select value={sort} onChange={(event) => go(address("/runs", { ...Object.fromEntries(words), sort: event.currentTarget.value }), true)}>
+            {Object.keys(SORTS).map((name) => (
+              <option value={name}>{name}</option>
+            ))}
+          </select>
+        </label>
+        <span class="quiet">{count(rows.length, "run")}{older !== null ? " and older ones" : ""}</span>
+        <Copy text={command(RUN_FILTERS, words, "runs")} label="Copy as sub runs" />
+      </div>
+      {typeof filters === "string" && <Trouble text={filters} />}
+      {trouble && <Trouble text={trouble} />}
+      {sorted.length || !loaded ? (
+        <List
+          label="Runs"
+          rows={sorted}
+          version={0}
+          columns={columns}
+          layout="var(--runs)"
+          keyOf={(run) => run.run_id}
+          active={active.value}
+          onActive={(run) => (active.value = run.run_id)}
+          onOpen={(run) => go(address("/run", { run: run.run_id }))}
+          more={older !== null}
+          onEnd={() => older !== null && void load(older)}
+        />
+      ) : (
+        <p class="empty">{text ? "No run matches." : "No run has been recorded yet."}</p>
+      )}
+    </main>
+  );
+}
