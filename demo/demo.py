@@ -55,8 +55,12 @@ def main() -> int:
     print("Left: who is speaking. `ledger` is `sub tail`, live.\n")
     with tempfile.TemporaryDirectory(prefix="subluminal-demo-") as home:
         build_client(home)
-        environ = {**os.environ, "SUB_HOME": home, "SUB_LEDGER_IDLE_S": "120"}
-        environ["DEMO_HOOK"] = hook_command("claude", home)
+        environ = {
+            **os.environ,
+            "SUB_HOME": home,
+            "SUB_LEDGER_IDLE_S": "120",
+            "DEMO_HOOK": hook_command("claude", home),
+        }
         for name in ("SUB_RUN_ID", "SUB_POLICY", "SUB_POLICY_JSON", "SUB_EVENTS", "CI"):
             environ.pop(name, None)
         tail = subprocess.Popen(
