@@ -70,11 +70,12 @@ def scripted() -> tuple[Any, ...]:
 
 def record(played: Played) -> list[dict[str, Any]]:
     """What was recorded, without what must differ: moments, producer, identity, sizes, transport, the tools' words.
-    What a model's provider states of its messages is told by the model API alone."""
+    What a model's provider states of its messages is told by the model API alone, what a server says of its tools where
+    lists of them pass."""
     assert played.actions == ACTIONS
     events = played.events.events()
     assert [event["source"]["seq"] for event in events] == list(range(1, len(events) + 1))
-    return [comparable(event) for event in events if event["type"] != "model_message"]
+    return [comparable(event) for event in events if event["type"] not in ("model_message", "tools_seen")]
 
 
 def comparable(event: EventDict) -> dict[str, Any]:

@@ -23,6 +23,8 @@ class Desk:
     def __init__(self, tmp_path: Path) -> None:
         self.recorded = EventFile(tmp_path / "events.jsonl")
         self.env = isolated_env(tmp_path, PYTHON_KEYRING_BACKEND=NONE, SUB_EVENTS=self.recorded.argument)
+        # An entry that a repository shares names `sub` without its place.
+        self.env["PATH"] = f"{Path(sys.executable).parent}:{self.env['PATH']}"
         self.home = Path(self.env["HOME"])
         self.sub_home = Path(self.env["SUB_HOME"])
         self.repository = tmp_path / "repository"

@@ -20,7 +20,7 @@ export type WholeCall = { call_id: string; run_id: string; server_name: string; 
 
 export type Explained = { policies: Array<Record<string, unknown>>; unknown: Array<string> };
 
-export type Groups = { groups: Array<{ calls: number; allowed: number; blocked: number; throttled: number; errors: number; latency_ms_avg: number | null; latency_ms_p50: number | null; latency_ms_p95: number | null; latency_ms_max: number | null; run_id?: string | null; agent_id?: string | null; client?: string | null; env?: string | null; principal?: string | null; server_name?: string | null; tool_name?: string | null; decision?: string | null; status?: string | null; rule_id?: string | null; reason_code?: string | null; severity?: string | null; error_class?: string | null; args_hash?: string | null; day?: string | null; hour?: string | null }> };
+export type Groups = { groups: Array<{ calls: number; allowed: number; blocked: number; throttled: number; errors: number; latency_ms_avg: number | null; latency_ms_p50: number | null; latency_ms_p95: number | null; latency_ms_max: number | null; run_id?: string | null; agent_id?: string | null; client?: string | null; env?: string | null; principal?: string | null; server_name?: string | null; tool_name?: string | null; decision?: string | null; would_action?: string | null; status?: string | null; rule_id?: string | null; reason_code?: string | null; severity?: string | null; error_class?: string | null; args_hash?: string | null; day?: string | null; hour?: string | null; minute?: string | null }> };
 
 export type Session = { csrf: string; version: string; home: string; now_ms: number };
 
@@ -30,7 +30,7 @@ export const CALL_FILTERS: Filter[] = [
   {
     "name": "run_id",
     "word": "run",
-    "help": "Run id, the beginning of one, or last.",
+    "help": "Run: its id, a beginning of it, last, last~1.",
     "many": true,
     "number": false,
     "words": []
@@ -102,6 +102,19 @@ export const CALL_FILTERS: Filter[] = [
     "number": false,
     "words": [
       "ALLOW",
+      "BLOCK",
+      "THROTTLE",
+      "REJECT_WITH_HINT",
+      "TERMINATE_RUN"
+    ]
+  },
+  {
+    "name": "would_action",
+    "word": "would",
+    "help": "What a policy that only observes would have decided.",
+    "many": true,
+    "number": false,
+    "words": [
       "BLOCK",
       "THROTTLE",
       "REJECT_WITH_HINT",
@@ -191,7 +204,7 @@ export const CALL_FILTERS: Filter[] = [
   {
     "name": "since_ms",
     "word": "since",
-    "help": "From then on: 15m, 2h, 3d ago, or an RFC 3339 time.",
+    "help": "From then on: 15m, 2h, 3d ago, today, yesterday, a date or an RFC 3339 time.",
     "many": false,
     "number": true,
     "words": []
@@ -207,6 +220,14 @@ export const CALL_FILTERS: Filter[] = [
 ];
 
 export const RUN_FILTERS: Filter[] = [
+  {
+    "name": "run_id",
+    "word": "run",
+    "help": "Run: its id, a beginning of it, last, last~1.",
+    "many": true,
+    "number": false,
+    "words": []
+  },
   {
     "name": "agent_id",
     "word": "agent",
@@ -267,7 +288,7 @@ export const RUN_FILTERS: Filter[] = [
   {
     "name": "since_ms",
     "word": "since",
-    "help": "From then on: 15m, 2h, 3d ago, or an RFC 3339 time.",
+    "help": "From then on: 15m, 2h, 3d ago, today, yesterday, a date or an RFC 3339 time.",
     "many": false,
     "number": true,
     "words": []

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from statistics import median
 from typing import Any
 
@@ -28,6 +31,8 @@ _ANSWER_S = 15.0
 _ARRIVE_S = 10.0
 # The watchdog gives the server 0.5 s after SIGTERM and as much after SIGKILL.
 _GONE_S = 3.0
+_REMOVE_S = 3.0
+_LOOK_S = 0.02
 _SLOW_MS = 5.0
 _SERVER = [sys.executable, "-P", "-m", "subluminal.doctor.tool_server"]
 
@@ -93,9 +98,22 @@ class Session:
         return SelfTestFailure(f"no answer to {method}" + (f": {said[-1]}" if said else ""))
 
 
+@contextmanager
+def _home() -> Iterator[str]:
+    """Gone afterwards, also where the last process of the test was still writing to it while it was being removed."""
+    home = tempfile.mkdtemp(prefix="sub-doctor-")
+    try:
+        yield home
+    finally:
+        give_up = time.monotonic() + _REMOVE_S
+        while os.path.exists(home) and time.monotonic() < give_up:
+            shutil.rmtree(home, ignore_errors=True)
+            time.sleep(_LOOK_S)
+
+
 def check_self() -> Area:
     area = Area("self-test")
-    with tempfile.TemporaryDirectory(prefix="sub-doctor-", ignore_cleanup_errors=True) as home:
+    with _home() as home:
         environ = {name: value for name, value in os.environ.items() if not name.startswith("SUB_")}
         environ |= {"SUB_HOME": home, "SUB_RUN_ID": "self-test", "SUB_CLIENT": "custom"}
         try:

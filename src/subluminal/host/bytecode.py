@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # What a shim with a policy imports, of ours and of others.
-_ROOMS = ("adapters", "contracts", "core", "host", "mcp", "policy", "producer")
+_ROOMS = ("adapters", "contracts", "core", "host", "mcp", "native", "policy", "producer", "surface")
 _OTHERS = ("msgspec", "re2")
 
 

@@ -22,6 +22,7 @@ from subluminal.mcp.message.reading import (
     Reply,
     id_key,
     no_tool,
+    read_value,
 )
 from subluminal.mcp.message.wire import read_reply, read_reply_batch
 from subluminal.mcp.refusal import server_gone
@@ -291,6 +292,8 @@ class Exchange:
             self.calls.answered(entry, reply, size, now_ns)
         elif reply.result is not None:
             if entry.method in SAYINGS:
+                if entry.method == TOOLS_LIST:  # before the client has it: the next shim of the run knows it too
+                    self.calls.tools.learn(read_value(reply.result))
                 self.calls.outputs.append(Said(self.calls.tools, entry.method, reply.result))
             elif entry.task_id:
                 self.calls.legs.task_answer(entry, reply.result, size)

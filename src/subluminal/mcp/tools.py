@@ -80,12 +80,12 @@ class ToolNotes:
     def hides(self, tool_name: str) -> bool:
         return self.surface is not None and self.surface.hides(tool_name, self.recalled(tool_name))
 
-    def heard(self, method: str, result: bytes) -> None:
-        """The result of one of SAYINGS."""
+    def heard(self, method: str, result: bytes, *, learned: bool = False) -> None:
+        """The result of one of SAYINGS; `learned`: what annotations say is known by now."""
         if method in _OPENINGS:
             self._opening = (method, result)
             return
-        if method == TOOLS_LIST:
+        if method == TOOLS_LIST and not learned:
             self.learn(read_value(result))
         if self.surface is None:
             return

@@ -127,7 +127,7 @@ class Turn:
                 producer.hand_over()
         if said:
             for output in said:
-                output.tools.heard(output.method, output.result)
+                output.tools.heard(output.method, output.result, learned=True)
             producer.hand_over()
 
     def _announce(self, judged: list[Any], wall_ms: int) -> None:

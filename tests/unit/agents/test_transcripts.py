@@ -175,7 +175,7 @@ def test_without_the_library_a_compressed_transcript_is_a_sentence(tmp_path: Pat
         "unread = Unread(); read_transcript(transcript_files(sys.argv[1])[0], unread); print(unread.files)"
     )
     found = subprocess.run([sys.executable, "-c", code, str(packed)], capture_output=True, text=True, check=True)
-    assert "pip install 'subluminal[transcripts]'" in found.stdout
+    assert "the extra `transcripts`" in found.stdout
 
 
 def test_torn_hostile_and_unknown_lines_are_counted_and_the_rest_is_read(tmp_path: Path) -> None:

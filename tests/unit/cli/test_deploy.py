@@ -99,6 +99,7 @@ def copy(source: Path, target: Path) -> None:
     if source.is_dir():
         shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
     else:
+        target.mkdir(parents=True, exist_ok=True)  # every file goes into a directory
         shutil.copy(source, target)
 
 

@@ -77,7 +77,7 @@ SCENES: dict[str, list[list[str]]] = {
     "version": [["--json"]],
 }
 # What they print depends on a server elsewhere, or they serve until they are ended; their own tests read what they say.
-ELSEWHERE = {"logout", "proxy http", "proxy mcp", "proxy messages"}
+ELSEWHERE = {"logout", "ui", "proxy http", "proxy mcp", "proxy messages"}
 # What they print is no data of ours: a command's own output, texts and scripts to read.
 WITHOUT_JSON = {"run", "shim", "help", "completion"}
 

@@ -24,6 +24,8 @@ MAY_LOOK_AT_A_CLOCK = {
     "clients/test_agent_runs.py": "the end of a real client is a promise in seconds",
     "contract/test_evt.py": "EVT-007 is about a duration: it is compared with what the agent saw",
     "contract/test_imp.py": "IMP-002 is a promise in minutes",
+    "unit/ledger/http/test_page.py": "an open page outlives the time after which an idle daemon ends",
+    "ui/conftest.py": "the page shows what happened a moment ago: its runs are made to be of now",
     "torture/test_cycles.py": "files are made to look old",
     "torture/test_ledger_stalled.py": "a pace is compared with the pace before",
     "torture/test_policy_reload.py": "a second is promised; what the machine adds is measured beside it",

@@ -56,6 +56,7 @@ class SubluminalMiddleware(Middleware):
         return result
 
     async def on_list_tools(self, context: MiddlewareContext[Any], call_next: Any) -> Any:
+        self.calls.name_server(_server_name(context))
         tools = await call_next(context)
         hides = self.calls.listed({"tools": [_listed(tool) for tool in tools]})
         left = [tool for tool in tools if not hides(tool.name)]

@@ -121,7 +121,7 @@ def _decompressed(file: Any) -> Iterator[bytes]:
     try:
         import zstandard
     except ImportError:
-        raise _Unreadable("compressed, and `zstandard` is missing: pip install 'subluminal[transcripts]'") from None
+        raise _Unreadable("compressed, and the package `zstandard` is missing (the extra `transcripts`)") from None
     reader = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW).stream_reader(file, read_across_frames=True)
     try:
         while chunk := reader.read(CHUNK):

@@ -88,7 +88,7 @@ def test_hints_of_older_annotations_are_read(events: EventFile) -> None:
     async def rest(context: Any) -> Any:
         return tools
 
-    context: Any = SimpleNamespace()
+    context: Any = SimpleNamespace(fastmcp_context=None)
     assert asyncio.run(middleware.on_list_tools(context, rest)) is tools
     call(middleware, {}, name="post")
     (start,) = events.events_of("tool_call_start")

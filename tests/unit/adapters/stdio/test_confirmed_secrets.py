@@ -45,7 +45,7 @@ def seen(agent: Agent) -> tuple[str, str]:
 def borrowed(desk: Desk, **entry: Any) -> tuple[str, str]:
     """What a repository's server of the same name gets after the user has imported it."""
     desk.write(desk.theirs, github={**SERVER, **entry})
-    assert CONFIRM + " --scope project" in desk.sub("import", "claude")
+    assert CONFIRM + " --scope project" in desk.sub("import", "claude", "--scope", "project")
     return seen(desk.start(desk.theirs, "github"))
 
 
@@ -111,7 +111,7 @@ def test_a_file_named_by_a_relative_path_is_confirmed_in_its_directory(desk: Des
 def test_a_repositorys_server_is_confirmed_only_when_asked_for_by_its_scope(desk: Desk) -> None:
     desk.own.unlink()
     desk.write(desk.theirs, github={**SERVER, "args": [*ARGS, "--other"]})
-    desk.sub("import", "claude")
+    desk.sub("import", "claude", "--scope", "project")
     said = desk.sub("secrets", "confirm", "github", code=2)
     assert "by this repository only" in said and "--other" in said and CONFIRM + " --scope project" in said
     assert seen(desk.start(desk.theirs, "github"))[0] == NONE

@@ -106,11 +106,13 @@ def test_after_an_import_the_users_policy_stands_before_whatever_an_entry_starts
     entry = routed("--policy", "weak.yaml")
     words = wrapper([entry["command"], *entry["args"]])
     desk.write(desk.theirs, fs={"command": words[0], "args": words[1:]})
-    desk.sub("import", "claude")
+    desk.sub("import", "claude", "--scope", "project")
     assert "delete" in refused(desk.start(desk.theirs, "fs"))
 
 
-@pytest.mark.parametrize("file", [(), ("--file", ".mcp.json"), ("--file", "../repository/.mcp.json")])
+@pytest.mark.parametrize(
+    "file", [("--scope", "project"), ("--file", ".mcp.json"), ("--file", "../repository/.mcp.json")]
+)
 def test_an_import_corrects_a_repositorys_entry_and_exits_with_1(desk: Desk, file: tuple[str, ...]) -> None:
     sub = str(Path(sys.executable).with_name("sub"))
     args = ["shim", "--server-name", "fs", "--policy", "./weak.yaml", "--events", "none", "--", *fake_server()]
@@ -119,7 +121,7 @@ def test_an_import_corrects_a_repositorys_entry_and_exits_with_1(desk: Desk, fil
     assert "corrected" in said and "--policy, --events" in said and "not for a repository to decide" in said
     assert refused(desk.start(desk.theirs, "fs")) == {"delete"}
     assert desk.recorded.events_of("tool_call_decision"), "the record is the user's again"
-    desk.sub("import", "claude")
+    desk.sub("import", "claude", "--scope", "project")
 
 
 @pytest.fixture
