@@ -10,11 +10,16 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 # No deadline: on a loaded machine it measures the machine.
 settings.register_profile("test", deadline=None, derandomize=True)
 settings.register_profile("fuzz", deadline=None, max_examples=5000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
+if settings.get_current_profile_name() == "test":
+    # It also draws from the constants of every module that is loaded, which depends on what else a worker has run: the
+    # same tests would have other examples each time.
+    providers._get_local_constants = lambda: providers._local_constants
 
 # A shell that starts us in the background has these ignored, and every program of ours would take that over.
 for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):

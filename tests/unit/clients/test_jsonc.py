@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from harness.jsonc_texts import VALUES, written
 from subluminal.clients import jsonc
-from subluminal.clients.spans import Node, SyntaxProblem, plain
+from subluminal.clients.spans import Node, SyntaxProblem
 
 
 def value_of(node: Node, text: str) -> Any:
@@ -35,15 +35,16 @@ def test_every_way_to_write_a_value_is_read_as_that_value(case: tuple[str, Any])
 @given(st.text('{}[],:"\\ \n0123456789.eE+-truefalsn/*u', max_size=24))
 def test_plain_json_is_accepted_exactly_when_the_standard_decoder_accepts_it(text: str) -> None:
     try:
-        expected = plain(jsonc.read(json.dumps(json.loads(text))).root, json.dumps(json.loads(text)))
+        json.loads(text)
+        accepted = True
     except ValueError:
-        expected = None
+        accepted = False
     try:
         reading = jsonc.read(text)
     except SyntaxProblem:
-        assert expected is None
+        assert not accepted
         return
-    assert reading.liberty is not None or expected is not None
+    assert reading.liberty is not None or accepted
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
