@@ -6,7 +6,7 @@ USABLE := $(VENV)/.usable
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 
-.PHONY: setup sdks demo test web test-ui test-compiled native wheels test-clients test-servers test-conformance fuzz fuzz-native check bench bench-peers bench-suggest dist clean
+.PHONY: setup sdks demo test web test-ui test-compiled native wheels test-clients test-fleet test-install test-servers test-conformance fuzz fuzz-native check bench bench-peers bench-suggest dist clean
 
 setup: $(STAMP)
 
@@ -60,21 +60,39 @@ web: setup
 	@cd web && npm ci --silent && npm run --silent types && npm run --silent build
 
 # The page in a real browser (Debian's chromium, or CHROMIUM=...), and whether what is committed is what `make web` makes.
+# Needs npm for the page's own tools, and playwright, which it installs; `make test` runs a part of it where these are.
+# Two processes: playwright keeps a loop running in its own.
 test-ui: setup
 	@$(PIP) -r requirements/ui.txt
 	@cd web && npm ci --silent && npm run --silent types
-	@UI_PROFILE=whole $(BIN)/python -m pytest tests/ui tests/unit/ledger/http --tb=short -r fEs --no-header
+	@UI_PROFILE=whole $(BIN)/python -m pytest tests/ui --tb=short -r fEs --no-header
+	@UI_PROFILE=whole $(BIN)/python -m pytest tests/unit/ledger/http --tb=short -r fEs --no-header
 
 # With the real agent CLIs, installed from npm into .venv/clients, against fake models on loopback.
 test-clients: setup
 	@$(BIN)/python -m pytest tests/clients -m clients --tb=short -r fEs --no-header
 
-# The templates of policies on the real servers that they are for, from npm and PyPI into .venv/servers; logins at the
-# authorization servers of the public conformance suite, from npm into .venv/conformance.
+# The fleet with all its parts and at its full size: what `make test` skips or does in short.
+test-fleet: setup
+	@$(PIP) -r requirements/fleet.txt
+	@FLEET_PROFILE=whole $(BIN)/python -m pytest tests/fleet --tb=short -r fEs --no-header
+	@$(BIN)/python -m pytest tests/pages -k "fleet or sign or verify" --tb=short -r fEs --no-header
+
+# The README's ways of installing, with pipx and uv from PyPI in .venv/installers. Some minutes.
+test-install: setup
+	@$(PYTHON) -m venv $(VENV)/installers && $(VENV)/installers/bin/pip install -q --disable-pip-version-check -r requirements/installers.txt
+	@$(BIN)/python -m pytest tests/installs --tb=short -r fEs --no-header
+
+# The templates of policies on the real servers that they are for, from npm and PyPI into .venv/servers, and ten servers in
+# two versions each, pinned; logins at the authorization servers of the public conformance suite, from npm into
+# .venv/conformance; replays of twenty recorded runs.
 test-servers: setup
 	@PYTHONPATH=tests $(BIN)/python -m harness.real_servers
+	@PYTHONPATH=tests $(BIN)/python -m harness.server_versions
 	@PYTHONPATH=tests $(BIN)/python -m harness.login_client install
-	@$(BIN)/python -m pytest tests/torture/test_templates.py tests/torture/test_login_conformance.py --tb=short -r fEs --no-header
+	@REPLAY_RUNS=20 $(BIN)/python -m pytest tests/torture/test_templates.py tests/torture/test_login_conformance.py \
+		tests/torture/test_replay.py --tb=short -r fEs --no-header
+	@$(BIN)/python -m pytest tests/torture/test_server_versions.py -m slow --tb=short -r fEs --no-header
 
 # The public MCP conformance suite, from npm into .venv/conformance: its scenarios for servers direct, through the proxy
 # and through the shim, those for clients (logins among them) direct and through the proxy. Only differences count.
@@ -97,7 +115,7 @@ fuzz: setup
 		tests/unit/host/run/test_crash.py tests/unit/core/engine/test_paths.py tests/unit/core/engine/test_hosts.py \
 		tests/torture/test_openings.py -r s --no-header
 
-# The C part against its twins, NATIVE_TEXTS of each of five kinds; without SIMD, and under the sanitizers, a part of it.
+# The C part against its twins, NATIVE_TEXTS of each of six kinds; without SIMD, and under the sanitizers, a part of it.
 NATIVE_TEXTS ?= 2000000
 fuzz-native: setup
 	@$(BIN)/python tests/fuzz/fuzz_native.py --count $(NATIVE_TEXTS)
@@ -113,7 +131,7 @@ check: setup
 # Ratios in one run: the machine is noisy, absolute figures are not comparable. Needs a C compiler.
 bench: setup
 	@$(PIP) -r requirements/bench.txt
-	@for script in bench/shim.py bench/profile_call.py bench/policy.py bench/open_calls.py bench/canonical.py bench/redact.py "bench/ledger.py ingest" bench/agents.py bench/in_process.py bench/hooks.py bench/crowd.py bench/mcp_http.py bench/model_api.py; do \
+	@for script in bench/shim.py bench/profile_call.py bench/policy.py bench/open_calls.py bench/run_length.py bench/canonical.py bench/redact.py "bench/ledger.py ingest" bench/agents.py "bench/ci.py --calls 20 --plain" bench/reported.py bench/in_process.py bench/hooks.py bench/crowd.py bench/mcp_http.py bench/model_api.py; do \
 		echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 # Other MCP proxies beside ours, each in an environment of its own. A few minutes; needs the package index once.

@@ -5,7 +5,7 @@
 Each run makes its calls through two shims under one guardrails policy: a denied tool, a budget for the whole run over
 both servers, the rest allowed. Afterwards every bundle is checked: complete, of this run only, counts and budget exact,
 sealed and verified; and no process is left. `--plain` also runs the same agents without Subluminal, for the ratio of
-wall time and peak memory (PSS, sampled). The exit code is 1 if any check fails.
+wall time and peak memory (PSS, sampled), and keeps the table. The exit code is 1 if any check fails.
 
 The agent and the servers are this file as well (`--as agent`, `--as server`): standard library only.
 """
@@ -268,16 +268,33 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory(prefix="sub-bench-ci-") as scratch:
         root = Path(given.keep or scratch).resolve()
-        figures: dict[str, Any] = {"runs": given.runs, "calls_each": given.calls}
-        figures["shimmed"] = run_all(root, given.runs, given.calls, True)
+        report: dict[str, Any] = {"runs": given.runs, "calls_each": given.calls}
+        report["shimmed"] = run_all(root, given.runs, given.calls, True)
         if given.plain:
-            figures["plain"] = run_all(root, given.runs, given.calls, False)
+            report["plain"] = run_all(root, given.runs, given.calls, False)
         faults = check(root, given.runs, given.calls)
-    if figures["shimmed"]["left"]:
-        faults.append(f"{figures['shimmed']['left']} processes were left behind")
-    figures["faults"] = faults
-    print(json.dumps(figures) if given.json else json.dumps(figures, indent=2))
+    if report["shimmed"]["left"]:
+        faults.append(f"{report['shimmed']['left']} processes were left behind")
+    report["faults"] = faults
+    print(json.dumps(report) if given.json else json.dumps(report, indent=2))
+    if given.plain:
+        keep_table(report)
     return 1 if faults else 0
+
+
+def keep_table(report: dict[str, Any]) -> None:
+    import figures
+
+    names = {"wall_s": "whole time, s", "calls_per_s": "calls/s", "peak_pss_mib": "peak memory (PSS), MiB"}
+    rows = []
+    for key, name in names.items():
+        plain, shimmed = report["plain"][key], report["shimmed"][key]
+        rows.append((name, f"{plain:,}", f"{shimmed:,}", f"{shimmed / plain:.2f}x"))
+    rows.append(("processes left", report["plain"]["left"], report["shimmed"]["left"], ""))
+    rows.append(("faults in records, counts and seals", "", len(report["faults"]), ""))
+    what = f"{report['runs']} runs at once, {report['calls_each']} calls each"
+    load = f"Load average at the end, on {os.cpu_count()} cores: {os.getloadavg()[0]:.1f}."
+    figures.save("ci", f"{figures.table((what, 'without', 'with', ''), rows)}\n\n{load}")
 
 
 if __name__ == "__main__":

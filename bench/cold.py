@@ -27,7 +27,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as place:
         work = os.path.join(place, "work")
         os.makedirs(os.path.join(work, ".git"))
-        environ = {name: value for name, value in os.environ.items() if not name.startswith("SUB_")}
+        # As on a user's machine: what has run once has left its byte code.
+        environ = {
+            name: value for name, value in os.environ.items() if not name.startswith(("SUB_", "PYTHONDONTWRITE"))
+        }
         environ |= {"HOME": place, "SUB_HOME": os.path.join(place, "sub")}
         subprocess.run([SUB, "policy", "init", "policy.yaml"], cwd=work, env=environ, capture_output=True, check=True)
         with open(os.path.join(work, "policy.json"), "w") as file:

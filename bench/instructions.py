@@ -1,10 +1,11 @@
 """Instructions per tool call, counted by valgrind: the same on a busy machine as on a quiet one.
 
-    python bench/instructions.py [--calls N]
+    python bench/instructions.py [--calls N] [--no-shim] [--before SRC]
 
 `shim` is a real `sub shim` between the driver and the echo server of bench/c: two runs of different length, and the
 difference divided by the calls between them. The phases are counted in one process without pipes, so what is missing
-from their sum is the poll loop. User space only: system calls cost time that no count here shows.
+from their sum is the poll loop. `--before` counts the phases of an earlier tree as well (its `src/`, with the C part
+built there). User space only: system calls cost time that no count here shows.
 """
 
 from __future__ import annotations
@@ -130,10 +131,17 @@ def _shim_run(size: int, calls: int, directory: str) -> int:
     command += [sys.executable, "-m", "subluminal", "shim", "--events", f"file:{directory}/events"]
     command += ["--server-name", "bench", "--policy", str(POLICY), "--", str(BUILD / "echo")]
     environment = {**os.environ, "SUB_HOME": directory, "PYTHONHASHSEED": "0"}
+    del environment["PYTHONPATH"]  # a shim starts itself anew without it, out of sight
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"bench: the shim failed under valgrind: {done.stderr[-2000:]}")
     return max(total(part) for part in Path(directory).glob("shim.*"))
+
+
+def trees(before: str | None) -> list[tuple[str, str]]:
+    """What stands in a row for each tree, and where its package is."""
+    here = ("", str(HERE.parent / "src"))
+    return [here] if before is None else [(", before", str(Path(before).resolve())), here]
 
 
 def cores() -> tuple[str, ...]:
@@ -146,6 +154,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--calls", type=int, default=200)
     parser.add_argument("--no-shim", action="store_true", help="the phases only")
+    parser.add_argument("--before", metavar="SRC", help="an earlier tree, for comparison")
     parser.add_argument("--inside", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.inside is not None:
@@ -155,13 +164,14 @@ def main() -> None:
         print("bench: skipped, valgrind is not installed")
         return
     rows = []
-    for size, core in itertools.product(SIZES, cores()):
-        os.environ["SUB_CORE"] = core
+    for size, core, (name, tree) in itertools.product(SIZES, cores(), trees(arguments.before)):
+        os.environ.update(SUB_CORE=core, PYTHONPATH=tree)
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
             parts = phases(size, arguments.calls, directory)
-            whole = "" if arguments.no_shim else f"{shim(size, arguments.calls, directory):,}"
+            # A shim takes no PYTHONPATH: the whole of it is always this tree's.
+            whole = "" if arguments.no_shim or name else f"{shim(size, arguments.calls, directory):,}"
         cells = [f"{parts[phase]:,}" for phase in PHASES] + [f"{sum(parts.values()):,}", whole]
-        rows.append((f"{size} B, {core}", *cells))
+        rows.append((f"{size} B, {core}{name}", *cells))
     text = figures.table(("instructions per call", *PHASES, "sum", "shim"), rows)
     print(text)
     figures.save("instructions", text)

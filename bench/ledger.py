@@ -8,8 +8,8 @@
 The lines are those of a real gate (`recorded.py`): no two have the same arguments, hash or result.
 On a busy machine compare `cpu_us_per_event`: the daemon is one thread, so this is its pace with a core of its own.
 `query` fills `tool_calls` by SQL (what is read is the same), then times whole commands and the query layer by itself.
-`growth` fills a ledger with whole runs of 1,000 calls, chain and rows alike, and times whole commands on it. The
-store takes in one run of a real gate; the others are that run under another name, with lines linked anew.
+`growth` has a daemon take in whole runs of 1,000 calls, watches its pace and its memory, and times whole commands on a
+tenth of the ledger and on all of it. The runs are one of a real gate with other names, times and hashes.
 Results are one JSON object on stdout.
 """
 
@@ -19,6 +19,8 @@ import argparse
 import json
 import os
 import random
+import re
+import resource
 import shutil
 import sqlite3
 import statistics
@@ -26,6 +28,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +37,7 @@ import figures
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from harness.ledger import EventMaker, spool_of, start_ledgerd, sub_environment, timestamp
+from harness.ledger import BASE_MS, EventMaker, spool_of, start_ledgerd, sub_environment, timestamp
 
 PRODUCER = """
 import os, sys
@@ -96,12 +100,14 @@ def ingest(events: int, producers: int, tails: int) -> dict[str, Any]:
     for watcher in watchers:
         watcher.kill()
         watcher.wait()
-    rss = Path(f"/proc/{daemon.pid}/status").read_text().split("VmHWM:")[1].split()[0] if cpu else None
+    rss = memory_kib(daemon.pid, "VmHWM") if cpu else None
     daemon.terminate()
     daemon.wait()
     for writer in writers:
         writer.communicate()
-    size = (home / "ledger.db").stat().st_size
+    # Not the size of the file: while we read, the daemon leaves some of it in the WAL.
+    size = reader.execute("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size").fetchone()[0]
+    reader.close()
     shutil.rmtree(home.parent)
     return {
         "events": total,
@@ -112,7 +118,7 @@ def ingest(events: int, producers: int, tails: int) -> dict[str, Any]:
         "tails": tails,
         "cpu_s_of_all_tails": round(watching_cpu, 1),
         "bytes_per_call": round(size / (calls * producers)),
-        "peak_rss_kib": int(rss) if rss else None,
+        "peak_rss_kib": rss,
         "load_average": os.getloadavg()[0],
     }
 
@@ -234,70 +240,201 @@ def query(calls: int, keep: str | None) -> dict[str, Any]:
 
 
 GROWTH_CALLS = 1_000
+# Events after which the daemon's memory and time are looked at, and journals that may wait for it.
+_STEP, _WAITING = 1_000_000, 8
+_HASH = re.compile(rb'(?<="args_hash":")[0-9a-f]{64}')
+# What a filtered query may take, as a whole command; the others read everything that there is.
+_QUERY_BOUND_MS = 100
 
 
-def grow(home: Path, events: int) -> int:
-    """As many events as that, taken in by a store; the number of runs."""
-    from recorded import calls
+class Runs:
+    """Whole runs as a real gate writes them, of GROWTH_CALLS calls: one of them under other names, an hour later each,
+    with hashes of its own. So they come in the order of time and all over the index of hashes, as in life."""
 
-    from subluminal.ledger.store.writer import Store
+    def __init__(self) -> None:
+        from recorded import calls
 
-    named = b"run-000000"
-    lines = b"".join(calls(named.decode(), "shim-000000", GROWTH_CALLS, 1)).split(b"\n")[:-1]
-    runs = max(1, events // len(lines))
-    store = Store(str(home / "ledger.db"))
-    store.connection.execute("PRAGMA synchronous = OFF")
-    # Each run on another day: the same moments, a year of which comes round after 360 runs.
-    for number in range(runs):
-        day = b"2023-%02d-%02dT" % (number // 28 % 12 + 1, number % 28 + 1)
-        text = b"\n".join(lines).replace(b"2023-11-14T", day)
-        text = text.replace(named, b"run-%06d" % number).replace(b"shim-000000", b"shim-%06d" % number)
-        store.write(lambda text=text: [store.add(line) for line in text.split(b"\n")])
-    store.close()
-    return runs
+        self._names = self.names(0)
+        run_id, shim_id = map(bytes.decode, self._names)
+        text = b"".join(calls(run_id, shim_id, GROWTH_CALLS, 1, trouble=0.02))
+        self.events = text.count(b"\n")
+        self._pieces = _HASH.split(text)
+        self._hour = timestamp(BASE_MS)[: len("2023-11-14T22:")]
+
+    @staticmethod
+    def names(number: int) -> tuple[bytes, bytes]:
+        """(run_id, shim_id), as long as real ones."""
+        return b"r%028x" % (number + 1), b"s%028x" % (number + 1)
+
+    @staticmethod
+    def args_hash(number: int, call: int) -> str:
+        return sha256(b"%d %d" % (number, call)).hexdigest()
+
+    def journal(self, number: int) -> bytes:
+        hashes = [self.args_hash(number, call).encode() for call in range(GROWTH_CALLS)]
+        # Each of the three events of a call has it.
+        text = b"".join([piece + hashes[i // 3] for i, piece in enumerate(self._pieces[:-1])]) + self._pieces[-1]
+        for old, new in zip(self._names, self.names(number), strict=True):
+            text = text.replace(old, new)
+        hour = timestamp(BASE_MS + number * 3_600_000)[: len(self._hour)]
+        return text.replace(self._hour.encode(), hour.encode())
+
+
+def grow(home: Path, runs: Runs, first: int, end: int) -> list[dict[str, Any]]:
+    """The runs from `first` on, in journals that a daemon takes in; what it took and what memory it had, by and by."""
+    from subluminal.host.record.journal import journal_name
+
+    spool = spool_of(home)
+    daemon = start_ledgerd(home)
+    steps: list[dict[str, Any]] = []
+    counted, cpu = first, 0.0
+    for number in range(first, end):
+        while sum(name.endswith(".jsonl") for name in os.listdir(spool)) >= _WAITING:
+            time.sleep(0.005)
+        hidden = spool / "next"
+        hidden.write_bytes(runs.journal(number))
+        hidden.rename(spool / journal_name(runs.names(number)[1].decode()))
+        events = (number + 1 - counted) * runs.events
+        if events >= _STEP or number == end - 1:
+            while number == end - 1 and any(name.endswith(".jsonl") for name in os.listdir(spool)):
+                time.sleep(0.01)
+            used = cpu_seconds(daemon.pid)
+            steps.append(
+                {
+                    "events": (number + 1) * runs.events,
+                    "events_per_cpu_s": round(events / (used - cpu)),
+                    "rss_kib": memory_kib(daemon.pid, "VmRSS"),
+                    "peak_rss_kib": memory_kib(daemon.pid, "VmHWM"),
+                }
+            )
+            print(steps[-1], file=sys.stderr, flush=True)
+            counted, cpu = number + 1, used
+    daemon.terminate()
+    daemon.wait()
+    return steps
+
+
+def memory_kib(pid: int, name: str) -> int:
+    return int(Path(f"/proc/{pid}/status").read_text().split(name + ":")[1].split()[0])
+
+
+def asked_of(runs: int) -> dict[str, tuple[str, ...]]:
+    """Commands by what is asked, with something to find half-way back."""
+    middle = runs // 2
+    run_id = Runs.names(middle)[0].decode()
+    at = timestamp(BASE_MS + middle * 3_600_000)
+    return {
+        "sub query": ("query",),
+        "--decision BLOCK": ("query", "--decision", "BLOCK"),
+        "--status ERROR": ("query", "--status", "ERROR"),
+        "--status ERROR --tool get_page": ("query", "--status", "ERROR", "--tool", "get_page"),
+        "--tool get_page": ("query", "--tool", "get_page"),
+        "--tool 'get_*'": ("query", "--tool", "get_*"),
+        "--server tools": ("query", "--server", "tools"),
+        "--run RUN": ("query", "--run", run_id),
+        "--rule no-rm": ("query", "--rule", "no-rm"),
+        "--args-hash HASH": ("query", "--args-hash", Runs.args_hash(middle, 500)),
+        "--until THEN": ("query", "--until", at),
+        "--until THEN --decision BLOCK": ("query", "--until", at, "--decision", "BLOCK"),
+        "--min-latency 39": ("query", "--min-latency", "39"),
+        "--agent repo-fixer": ("query", "--agent", "repo-fixer"),
+        "sub runs": ("runs",),
+        "sub runs --until THEN": ("runs", "--until", at),
+    }
+
+
+# These look at all that there is: no bound.
+READ_ALL = {
+    "--text, of which there is none": ("query", "--text", "nowhere to be found"),
+    "--count": ("query", "--count"),
+    "--group-by tool,decision": ("query", "--group-by", "tool,decision"),
+}
+
+
+def command_ms(home: Path, arguments: tuple[str, ...], times: int) -> float:
+    """CPU of the whole command, in milliseconds: the median. On a machine that does nothing else it takes as long."""
+    command = [sys.executable, "-m", "subluminal", *arguments, "--json"]
+    environment = sub_environment(home)
+    taken = []
+    for _ in range(times):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, env=environment, capture_output=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        taken.append((after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime) * 1000)
+    return round(statistics.median(taken))
+
+
+def grown(home: Path) -> dict[str, Any]:
+    """What commands take on the ledger as it is."""
+    with closing(sqlite3.connect(f"file:{home}/ledger.db?mode=ro", uri=True)) as database:
+        events, runs, calls = database.execute(
+            "SELECT sum(event_count), count(*), sum(calls_total) FROM runs"
+        ).fetchone()
+    found: dict[str, Any] = {"events": events, "runs": runs, "calls": calls}
+    found["MiB"] = (home / "ledger.db").stat().st_size >> 20
+    found["CPU ms"] = {name: command_ms(home, arguments, 5) for name, arguments in asked_of(runs).items()}
+    found["CPU ms, no bound"] = {name: command_ms(home, arguments, 1) for name, arguments in READ_ALL.items()}
+    return found
+
+
+def verified(home: Path) -> dict[str, Any]:
+    command = [sys.executable, "-m", "subluminal", "verify", "--all", "--json"]
+    began = time.perf_counter()
+    done = subprocess.run(command, env=sub_environment(home), capture_output=True, check=True)
+    seconds = time.perf_counter() - began
+    return {"seconds": round(seconds, 1), **json.loads(done.stdout.splitlines()[-1])["pace"]}
+
+
+def stored_runs(home: Path) -> int:
+    """How many there are in a ledger that was kept."""
+    if not (home / "ledger.db").exists():
+        return 0
+    with closing(sqlite3.connect(f"file:{home}/ledger.db?mode=ro", uri=True)) as database:
+        return int(database.execute("SELECT count(*) FROM runs").fetchone()[0])
 
 
 def growth(events: int, keep: str | None) -> dict[str, Any]:
+    """A tenth of the ledger, then all of it."""
     home = Path(keep) if keep else Path(tempfile.mkdtemp(prefix="sub-bench-", dir="/var/tmp")) / "home"
-    home.mkdir(parents=True, exist_ok=True)
-    filling = time.process_time()
-    if not (home / "ledger.db").exists():
-        grow(home, events)
-    filling = time.process_time() - filling
-    with sqlite3.connect(f"file:{home}/ledger.db?mode=ro", uri=True) as database:
-        stored, runs = database.execute("SELECT sum(event_count), count(*) FROM runs").fetchone()
-    environment = sub_environment(home)
-
-    def command(*arguments: str) -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(
-            [sys.executable, "-m", "subluminal", *arguments], env=environment, capture_output=True, check=True
-        )
-
-    asked = {
-        "sub query --decision BLOCK": ("query", "--decision", "BLOCK", "--json"),
-        "sub query --tool read_file": ("query", "--tool", "read_file", "--json"),
-        "sub query --run R": ("query", "--run", f"run-{runs // 2:06d}", "--json"),
-        "sub query --status ERROR": ("query", "--status", "ERROR", "--json"),
-        "sub runs": ("runs", "--json"),
-        "sub query --group-by tool,decision": ("query", "--group-by", "tool,decision", "--json"),
-    }
-    commands = {name: timed(lambda arguments=arguments: command(*arguments), 5) for name, arguments in asked.items()}
-    began = time.perf_counter()
-    told = json.loads(command("verify", "--all", "--json").stdout.splitlines()[-1])
-    seconds = time.perf_counter() - began
-    size = (home / "ledger.db").stat().st_size
+    runs = Runs()
+    parts: list[dict[str, Any]] = []
+    steps: list[dict[str, Any]] = []
+    had = stored_runs(home)
+    for part in (events // 10, events):
+        end = max(1, part // runs.events)
+        if had < end:
+            steps += grow(home, runs, had, end)
+            had = end
+        parts.append(grown(home))
+        print(parts[-1], file=sys.stderr, flush=True)
+    result = {"ingest": steps, "parts": parts, "verify": verified(home), "load_average": os.getloadavg()[0]}
     if not keep:
         shutil.rmtree(home.parent)
-    return {
-        "events": stored,
-        "runs": runs,
-        "database_mib": size >> 20,
-        "filled, events per CPU s": round(stored / filling) if filling > 1 else None,
-        "command_ms": commands,
-        "sub verify --all, s": round(seconds, 1),
-        "verify_pace": told["pace"],
-        "load_average": os.getloadavg()[0],
-    }
+    return result
+
+
+def growth_tables(result: dict[str, Any]) -> str:
+    small, large = result["parts"]
+    rows = [(name, f"{small[name]:,}", f"{large[name]:,}", "") for name in ("events", "runs", "calls", "MiB")]
+    for kind, bound in (("CPU ms", _QUERY_BOUND_MS), ("CPU ms, no bound", "")):
+        rows += [(f"`{name}`, CPU ms", small[kind][name], large[kind][name], bound) for name in small[kind]]
+    verify = result["verify"]
+    proof = [
+        ("chain, events for each second of CPU", f"{verify['chain_events_per_s']:,}", "300,000"),
+        ("rows, events for each second of CPU", f"{verify['rows_events_per_s']:,}", "the rate of ingest"),
+        ("whole command, with SQLite's integrity check, s", verify["seconds"], ""),
+    ]
+    taken = [[f"{figure:,}" for figure in step.values()] for step in result["ingest"]]
+    return "\n\n".join(
+        (
+            figures.table(("", "a tenth", "all", "bound"), rows),
+            figures.table(("`sub verify --all` on all of it", "", "bound"), proof),
+            figures.table(
+                ("events in the ledger", "events for each second of the daemon's CPU", "RSS KiB", "peak"), taken
+            ),
+            f"Load average at the end: {result['load_average']:.1f}.",
+        )
+    )
 
 
 def main() -> None:
@@ -316,7 +453,10 @@ def main() -> None:
     else:
         result = query(options.calls, options.keep)
     print(json.dumps(result, indent=2))
-    figures.save(f"ledger_{options.what}", figures.table(("what", "figure"), figures.flat(result)))
+    table = (
+        growth_tables(result) if options.what == "growth" else figures.table(("what", "figure"), figures.flat(result))
+    )
+    figures.save(f"ledger_{options.what}", table)
 
 
 if __name__ == "__main__":

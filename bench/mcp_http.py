@@ -1,12 +1,14 @@
 """MCP over HTTP through `sub proxy mcp`, beside nginx, an aiohttp relay and the bare server, in one run.
 
     python bench/mcp_http.py [--rounds N] [--quick] [--memory-calls N] [--streams N] [--only calls,events,idle,memory]
+                             [--loop asyncio]
 
 Load and server are C programs with epoll and kept connections (bench/c): 170 B of `tools/call`, one outstanding on each
 connection, every answer checked. nginx is a plain reverse proxy with one worker and kept connections to the server; the
-relay (bench/aiohttp_relay.py) copies requests and judges nothing; ours has ten rules and the ledger on. CPU is that of
-the proxy's processes (/proc/PID/stat), the ledger's daemon apart. Needs a C compiler. nginx comes from the system's
-package where apt-get can bring it; where not, its column is empty.
+relay (bench/aiohttp_relay.py) copies requests and judges nothing; ours has ten rules and the ledger on, once with its
+core in Python (`py`) and once with the C part (`c`), on uvloop unless `--loop asyncio` is given. CPU is that of the
+proxy's threads (/proc/PID/task/TID/schedstat), the ledger's daemon apart. Needs a C compiler. nginx comes from the
+system's package where apt-get can bring it; where not, its column is empty.
 """
 
 from __future__ import annotations
@@ -32,8 +34,9 @@ HERE = Path(__file__).resolve().parent
 BUILD = HERE / "build"
 POLICY = HERE / "guardrails.yaml"
 SUB = Path(sys.executable).with_name("sub")
-TICKS = os.sysconf("SC_CLK_TCK")
-NAMES = ("direct", "nginx", "relay", "ours")
+CORES = ("py", "c")
+NAMES = ("direct", "nginx", "relay", *CORES)
+ON_ASYNCIO = "import sys; sys.modules['uvloop'] = None; from subluminal.__main__ import main; sys.exit(main())"
 EVENT_US = 2000
 START_S = 120  # for whatever is waited for: a process, or thousands of streams
 SETTLE_S = 1.0  # before memory is read: buffers of the load are let go
@@ -83,8 +86,8 @@ class Subject:
 
 
 def cpu_us(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) * 1e6 / TICKS
+    """Of the threads that live: none of a proxy's ends while it is measured."""
+    return sum(int(spent.read_text().split()[0]) for spent in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1000
 
 
 def rss_kib(pid: int) -> int:
@@ -98,6 +101,7 @@ def build() -> None:
     BUILD.mkdir(exist_ok=True)
     for name in ("http_server", "http_driver"):
         subprocess.run([compiler, "-O2", "-Wall", "-o", BUILD / name, HERE / "c" / f"{name}.c"], check=True)
+    subprocess.run([sys.executable, "-m", "subluminal.native.build"], stdout=subprocess.DEVNULL, check=True)
 
 
 def find_nginx() -> str | None:
@@ -125,9 +129,9 @@ def spawn(command: list[str], **options: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, **options)
 
 
-def first_line(process: subprocess.Popen[str]) -> str:
+def first_line(process: subprocess.Popen[str], seconds: float = START_S) -> str:
     assert process.stdout is not None
-    if not select.select([process.stdout], [], [], START_S)[0]:
+    if not select.select([process.stdout], [], [], seconds)[0]:
         sys.exit(f"bench: {process.args} did not start")
     return process.stdout.readline()
 
@@ -146,12 +150,21 @@ def start_nginx(nginx: str, home: str, server: int) -> Subject:
     sys.exit(f"bench: nginx did not start: {Path(home, 'error.log').read_text()}")
 
 
-def environment(home: str) -> dict[str, str]:
-    return {**os.environ, "SUB_HOME": home, "SUB_LEDGER_IDLE_S": "60"}
+def environment(home: str, core: str) -> dict[str, str]:
+    return {**os.environ, "SUB_HOME": f"{home}/{core}", "SUB_CORE": core, "SUB_LEDGER_IDLE_S": "60"}
+
+
+def start_ours(home: str, core: str, server: int, loop: str) -> Subject:
+    command = [sys.executable, "-c", ON_ASYNCIO] if loop == "asyncio" else [str(SUB)]
+    command += ["proxy", "mcp", "--server-name", "bench", "--url", f"http://127.0.0.1:{server}/mcp"]
+    Path(home, core).mkdir()
+    process = spawn([*command, "--policy", str(POLICY), "--json"], env=environment(home, core))
+    ready = json.loads(first_line(process))
+    return Subject(core, int(ready["listening"].rpartition(":")[2]), "/mcp/bench", process)
 
 
 @contextmanager
-def subjects(home: str, *server_flags: str) -> Iterator[list[Subject]]:
+def subjects(home: str, loop: str, *server_flags: str) -> Iterator[list[Subject]]:
     """All of them, each before the same server."""
     server = spawn([str(BUILD / "http_server"), *server_flags])
     found = [Subject("direct", int(first_line(server)), "/mcp", server)]
@@ -161,16 +174,16 @@ def subjects(home: str, *server_flags: str) -> Iterator[list[Subject]]:
             found.append(start_nginx(nginx, home, port))
         relay = spawn([sys.executable, "-P", str(HERE / "aiohttp_relay.py"), f"http://127.0.0.1:{port}"])
         found.append(Subject("relay", int(first_line(relay)), "/mcp", relay))
-        command = [str(SUB), "proxy", "mcp", "--server-name", "bench", "--url", f"http://127.0.0.1:{port}/mcp"]
-        ours = spawn([*command, "--policy", str(POLICY), "--json"], env=environment(home))
-        ready = json.loads(first_line(ours))
-        found.append(Subject("ours", int(ready["listening"].rpartition(":")[2]), "/mcp/bench", ours))
+        for core in CORES:
+            found.append(start_ours(home, core, port, loop))
         yield found
     finally:
         for subject in reversed(found):
             subject.process.terminate()
             subject.process.wait(30)
-        subprocess.run([str(SUB), "ledgerd", "--stop"], env=environment(home), capture_output=True, check=False)
+        for core in CORES:
+            stop = [str(SUB), "ledgerd", "--stop"]
+            subprocess.run(stop, env=environment(home, core), capture_output=True, check=False)
 
 
 def ledgerd_of(home: str) -> int | None:
@@ -204,7 +217,7 @@ def result(driver: subprocess.Popen[str]) -> dict[str, Any]:
 
 def measure_calls(subject: Subject, home: str, connections: int, count: int) -> dict[str, float]:
     """The driver says when it is warm: from there on time and CPU count."""
-    daemon = ledgerd_of(home) if subject.name == "ours" else None
+    daemon = ledgerd_of(f"{home}/{subject.name}") if subject.name in CORES else None
     driver = driven(subject, "calls", connections, max(200, count // 20), count)
     first_line(driver)
     before, daemon_before = subject.cpu_us, cpu_us(daemon) if daemon else 0.0
@@ -228,7 +241,7 @@ def measure_idle(subject: Subject, streams: int) -> dict[str, float]:
 def measure_memory(subject: Subject, count: int) -> dict[str, float]:
     """A tenth of the calls first: caches, rings and pages have their size then."""
     driver = driven(subject, "calls", 64, count // 10, count - count // 10)
-    first_line(driver)
+    first_line(driver, START_S + count / 1000)
     first = subject.rss_kib
     return {**result(driver), "first_kib": first, "last_kib": subject.rss_kib}
 
@@ -265,11 +278,17 @@ class Report:
 
 
 def times_nginx(goal: str) -> Any:
-    return lambda of: f"{of['ours'] / of['nginx']:.2f}x nginx{goal}" if "nginx" in of else ""
+    return lambda of: beside_nginx(of, lambda ours, nginx: f"{ours / nginx:.2f}x", goal)
 
 
 def over_nginx(goal: str) -> Any:
-    return lambda of: f"{of['ours'] - of['nginx']:+.0f} us over nginx{goal}" if "nginx" in of else ""
+    return lambda of: beside_nginx(of, lambda ours, nginx: f"{ours - nginx:+.0f} us", goal)
+
+
+def beside_nginx(of: dict[str, float], compared: Any, goal: str) -> str:
+    if "nginx" not in of:
+        return ""
+    return ", ".join(compared(of[core], of["nginx"]) for core in CORES) + f" nginx{goal}"
 
 
 def plain(goal: str = "") -> Any:
@@ -283,14 +302,15 @@ def main() -> None:
     parser.add_argument("--memory-calls", type=int, default=100_000, help="1000000 takes some minutes")
     parser.add_argument("--streams", type=int, default=5000)
     parser.add_argument("--only", default="calls,events,idle,memory")
+    parser.add_argument("--loop", choices=("uvloop", "asyncio"), default="uvloop")
     arguments = parser.parse_args()
     count = 2 if arguments.quick else arguments.rounds
     calls = 3000 if arguments.quick else 10_000
     parts = arguments.only.split(",")
     build()
     report = Report()
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home, subjects(home) as found:
-        ours = found[-1]
+    loop = arguments.loop
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home, subjects(home, loop) as found:
         if "calls" in parts:
             alone = report.raw["alone"] = rounds(count, found, lambda of: measure_calls(of, home, 1, calls))
             many = report.raw["many"] = rounds(count, found, lambda of: measure_calls(of, home, 64, calls * 2))
@@ -301,12 +321,13 @@ def main() -> None:
             report.row("calls/s, 64 connections", many, "calls_per_s", plain())
             report.row("CPU us a call of the ledger's daemon", many, "daemon_cpu_us", plain("counted apart"))
         if "memory" in parts:
-            memory = report.raw["memory"] = {"ours": [measure_memory(ours, arguments.memory_calls)]}
-            first, last = (memory["ours"][0][key] for key in ("first_kib", "last_kib"))
+            ours = found[-1]
+            memory = report.raw["memory"] = {ours.name: [measure_memory(ours, arguments.memory_calls)]}
+            first, last = (memory[ours.name][0][key] for key in ("first_kib", "last_kib"))
             share = f"after {arguments.memory_calls // 10:,} calls: {first:,.0f} KiB ({last - first:+,.0f})"
             report.row(f"RSS KiB after {arguments.memory_calls:,} calls", memory, "last_kib", plain(share))
     if "idle" in parts:
-        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home, subjects(home) as found:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home, subjects(home, loop) as found:
             idle = report.raw["idle"] = rounds(1, found[1:], lambda of: measure_idle(of, arguments.streams))
             report.row("RSS KiB, idle", idle, "before_kib", plain())
             goal = plain("goal 61,440") if arguments.streams == 5000 else plain()
@@ -314,13 +335,13 @@ def main() -> None:
             report.row("KiB each", idle, "kib_each", plain())
     if "events" in parts:
         flags = ("--event-us", str(EVENT_US))
-        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home, subjects(home, *flags) as found:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home, subjects(home, loop, *flags) as found:
             events = report.raw["events"] = rounds(
                 count, found, lambda of: result(driven(of, "events", 300 if arguments.quick else 1000))
             )
             report.row("event of a stream, p50 us", events, "p50_us", plain())
             report.row("event of a stream, p99 us", events, "p99_us", plain("goal 2,000"))
-    load = f"Load average at the end, on {os.cpu_count()} cores: {os.getloadavg()[0]:.1f}."
+    load = f"On {loop}. Load average at the end, on {os.cpu_count()} cores: {os.getloadavg()[0]:.1f}."
     print(report.text(), load, sep="\n\n")
     save("http", f"{report.text()}\n\n{load}")
     (HERE / "results" / "http.json").write_text(json.dumps(report.raw, indent=1), encoding="utf-8")

@@ -23,6 +23,8 @@ from typing import Any
 from figures import save, table
 from mcp_http import POLICY, SUB, Subject, environment, first_line, spawn
 
+from subluminal.native.chosen import NAME
+
 HERE = Path(__file__).resolve().parent
 BODY = json.dumps({"model": "bench", "max_tokens": 64, "stream": True, "messages": [{"role": "user", "content": "go"}]})
 MARK = b'"text":"'
@@ -118,7 +120,8 @@ def main() -> None:
         upstream = spawn([sys.executable, "-P", str(HERE / "model_upstream.py")])
         direct = Subject("direct", int(first_line(upstream)), "", upstream)
         command = [str(SUB), "proxy", "messages", "--upstream", f"http://127.0.0.1:{direct.port}", "--json"]
-        process = spawn([*command, "--policy", str(POLICY)], env=environment(home))
+        Path(home, NAME).mkdir()
+        process = spawn([*command, "--policy", str(POLICY)], env=environment(home, NAME))
         listening = json.loads(first_line(process))["listening"]
         ours = Subject("ours", int(listening.rpartition(":")[2]), "", process)
         found = [direct, ours]

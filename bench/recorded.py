@@ -42,8 +42,12 @@ def words(chance: random.Random, size: int) -> str:
     return text[:size]
 
 
-def calls(run_id: str, shim_id: str, count: int, seed: int, server_name: str = "tools") -> Iterator[bytes]:
-    """The events of a whole run: `run_start`, then three lines per call at a time, then `run_end`."""
+def calls(
+    run_id: str, shim_id: str, count: int, seed: int, server_name: str = "tools", trouble: float = 0.0
+) -> Iterator[bytes]:
+    """The events of a whole run: `run_start`, then three lines per call at a time, then `run_end`.
+
+    `trouble`: the share of calls that are refused, and that of those that fail."""
     from subluminal.contracts.identity import Identity, Source
     from subluminal.contracts.toolcall import ToolCall
     from subluminal.core.engine.state import LocalState
@@ -64,15 +68,30 @@ def calls(run_id: str, shim_id: str, count: int, seed: int, server_name: str = "
         now += chance.randrange(1, 20)
         path = "src/" + words(chance, 20).replace(" ", "/")
         args = b'{"path":"%s","n":%d,"content":"%s"}' % (path.encode(), number, words(chance, 200).encode())
-        call = ToolCall(server_name, chance.choice(TOOLS), args, len(args) + 90, "mcp_stdio")
+        luck = chance.random() if trouble else 1.0
+        tool = "delete_file" if luck < trouble else chance.choice(TOOLS)
+        call = ToolCall(server_name, tool, args, len(args) + 90, "mcp_stdio")
         record = gate.judge(call, now, now)
         gate.announce(record, now)
+        if luck < trouble:
+            gate.settle_refused(record, now, now, 200)
+            yield gate.take()
+            continue
+        status, error = ("ERROR", {"class": "upstream_error"}) if luck < 2 * trouble else ("OK", None)
         latency = chance.randrange(1, 40)
         result = b'{"content":[{"type":"text","text":"%s"}]}' % words(chance, 300).encode()
         overhead = chance.randrange(20, 90)
         done = now + latency
         gate.settle(
-            record, "OK", done, done, latency_ms=latency, bytes_out=len(result), result_raw=result, overhead_us=overhead
+            record,
+            status,
+            done,
+            done,
+            latency_ms=latency,
+            bytes_out=len(result),
+            result_raw=result,
+            error=error,
+            overhead_us=overhead,
         )
         yield gate.take()
     gate.close("SUCCEEDED", now + 100, now + 100)

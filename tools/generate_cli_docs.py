@@ -14,7 +14,6 @@ for name in [name for name in os.environ if name.startswith("SUB_")]:
 
 import click  # noqa: E402
 
-from subluminal.adapters.stdio.options import USAGE as SHIM_USAGE  # noqa: E402
 from subluminal.cli.about.help import TOPICS  # noqa: E402
 from subluminal.cli.main import cli  # noqa: E402
 
@@ -42,7 +41,6 @@ def render() -> str:
     topics = "\n".join(f"- `sub help {name}`: {summary}" for name, summary in TOPICS.items())
     pieces = [HEAD, f"Short texts to read in the terminal:\n\n{topics}\n", _section("sub", _help(cli, "sub", None))]
     pieces += [_section(path, text) for path, text in _commands()]
-    pieces.append(_section("sub shim", SHIM_USAGE))
     return "\n".join(pieces)
 
 

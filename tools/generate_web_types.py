@@ -21,6 +21,13 @@ ANSWERS = {
     "/v1/calls/{call_id}": "WholeCall",
     "/v1/calls/{call_id}/explanation": "Explained",
     "/v1/groups": "Groups",
+    "/v1/hints": "Hints",
+    "/v1/over_time": "OverTime",
+    "/v1/policies": "Policies",
+    "/v1/policies/diff": "PolicyDiff",
+    "/v1/tools": "Tools",
+    "/v1/tool": "WholeTool",
+    "/v1/promote": "Proposal",
     "/v1/session": "Session",
 }
 _PLAIN = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean", "null": "null"}
@@ -72,7 +79,7 @@ def text() -> str:
         lines.append(f"export type {name} = {typed(schema)};\n")
     kind = "{ name: string; word: string; help: string; many: boolean; number: boolean; words: string[] }"
     lines.append(f"export type Filter = {kind};\n")
-    for constant, path in (("CALL_FILTERS", "/v1/calls"), ("RUN_FILTERS", "/v1/runs")):
+    for constant, path in (("CALL_FILTERS", "/v1/calls"), ("RUN_FILTERS", "/v1/runs"), ("HINT_FILTERS", "/v1/hints")):
         table = json.dumps(filters(made["paths"][path]["get"]["parameters"]), indent=2, ensure_ascii=False)
         lines.append(f"export const {constant}: Filter[] = {table};\n")
     return "\n".join(lines)

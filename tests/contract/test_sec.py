@@ -23,6 +23,7 @@ from harness.leaky_server import leaky_server, outcome, spellings
 from harness.secret_corpus import encodings
 from harness.shim import Shim, shim_command
 from harness.waiting import wait_for
+from subluminal.contracts.kept_results import frames
 from subluminal.host.secrets.keystore import open_store
 
 SECRETS = {
@@ -119,7 +120,7 @@ def command_lines(pids: list[int]) -> bytes:
 @pytest.mark.parametrize("kind", sorted(SECRETS))
 def test_the_server_gets_its_secret_and_no_event_holds_any_spelling_of_it(tmp_path: Path, kind: str) -> None:
     secret = SECRETS[kind]
-    setup = Shim(tmp_path, "leaky", leaky_server(), env=bound(secret))
+    setup = Shim(tmp_path, "leaky", leaky_server(), env=bound(secret, SUB_RECORD_RESULTS="all"))
     with setup.start() as agent:
         agent.initialize()
         assert agent.call_text("digest") == hashlib.sha256(secret.encode()).hexdigest()
@@ -134,6 +135,11 @@ def test_the_server_gets_its_secret_and_no_event_holds_any_spelling_of_it(tmp_pa
         assert_clean(agent.stderr.encode(), secret, "stderr")
     setup.events.wait_type("run_end")
     assert_clean(setup.events.raw(), secret, "events")
+    (kept,) = (tmp_path / "sub" / "results").rglob("*.results")
+    with kept.open("rb") as file:
+        results = [zlib.decompress(deflated) for _, deflated, _ in frames(file, setup.events.events()[0]["run_id"])]
+    assert len(results) > len(LEAKS) / 2
+    assert_clean(kept.read_bytes() + b"".join(results), secret, "kept results")
     flags = {flag for event in setup.events.events() for flag in preview_of(event).get("redaction_flags", ())}
     assert "injected_secret" in flags
 

@@ -26,7 +26,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 SANITIZERS = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
 VARIANTS = {"plain": (), "portable": ("-DSUB_PORTABLE",), "sanitized": SANITIZERS}
-KINDS = ("call", "reply", "arguments", "plain", "credentials")
+KINDS = ("call", "reply", "arguments", "plain", "credentials", "preview")
+LIMIT = 100  # bytes of a preview
 
 
 def built(variant: str, into: str) -> str:
@@ -52,10 +53,11 @@ class Differ:
         from harness.native_texts import Texts
         from subluminal.contracts.canonical import read_args
         from subluminal.contracts.errors import CanonicalError
-        from subluminal.core.emit.emitter import _quote
         from subluminal.core.redact.prefilter import may_hold_credential
-        from subluminal.core.redact.redactor import _has_no_shape, _shapes
+        from subluminal.core.redact.preview import _quote, previewer
+        from subluminal.core.redact.redactor import Redactor, _has_no_shape, _shapes
         from subluminal.mcp.message.exact import read_object
+        from subluminal.mcp.message.reading import CALL, TOOLS_CALL, Reading, Reply
         from subluminal.mcp.message.wire import is_plain_result, read_message, read_reply
         from subluminal.native.chosen import NAME
 
@@ -65,6 +67,14 @@ class Differ:
         self._is_plain_result, self._read_args, self._quote = is_plain_result, read_args, _quote
         self._may_hold, self._search, self._has_no_shape = may_hold_credential, _shapes().search, _has_no_shape
         self._fault = CanonicalError
+        self._bound_call = core.bound("read_call", read_message, Reading, CALL, TOOLS_CALL)
+        self._bound_reply = core.bound("read_reply", read_reply, Reply)
+        self._bound_quote = core.bound("quote", _quote)
+        # One that looks for shapes alone, and those for whom nothing may be shown without a look of theirs.
+        redactors = (Redactor(), Redactor(["word"]), Redactor(patterns=[("own", "lorem")]))
+        self._previews = [
+            (previewer(LIMIT, one), core.bound("preview", left, LIMIT, one, "only_shapes")) for one in redactors
+        ]
 
     def compare(self, count: int) -> None:
         for kind in KINDS:
@@ -86,6 +96,8 @@ class Differ:
 
     def call(self, text: bytes) -> bool:
         found = self.core.read_call(text)
+        bound, twin = self._bound_call(text), self._read_message(text)
+        assert all(getattr(bound, name) == getattr(twin, name) for name in MEMBERS)
         if found is None:
             return False
         for reading in (self._read_message(text), self._read_object(text)):
@@ -96,9 +108,11 @@ class Differ:
 
     def reply(self, text: bytes) -> bool:
         found = self.core.read_reply(text)
+        reply, bound = self._read_reply(text), self._bound_reply(text)
+        assert (reply is None) == (bound is None)
         if found is None:
             return False
-        reply = self._read_reply(text)
+        assert (bound.id_raw, bound.result, bound.error, bound.ends_well) == found
         assert reply is not None
         assert (reply.id_raw, reply.result, reply.error) == found[:3]
         if found[3]:
@@ -117,7 +131,17 @@ class Differ:
     def plain(self, text: str) -> bool:
         found = self.core.quote(text)
         assert found is None or found == self._quote(text)
+        assert self._bound_quote(text) == self._quote(text)
         return found is not None
+
+    def preview(self, data: bytes) -> bool:
+        """Shown as it stands, or left to the twin: by whoever looks for more than shapes, always."""
+        (twin, shown), *others = self._previews
+        for _, other in others:
+            assert other(data) is LEFT
+        found = shown(data)
+        assert found is LEFT or found == twin(data)
+        return found is not LEFT
 
     def credentials(self, data: bytes) -> bool:
         """The same answer, and never "no" where the shapes match."""
@@ -126,6 +150,14 @@ class Differ:
         if self._search(data) is not None:
             assert found and not self._has_no_shape(data)
         return not found
+
+
+LEFT = object()
+MEMBERS = ("kind", "raw", "id_raw", "tool_name", "arguments", "meta", "method", "request_state", "ambiguous")
+
+
+def left(_: bytes) -> object:
+    return LEFT
 
 
 def checked(kind: str, check: Callable[[Any], bool], text: bytes | str) -> bool:

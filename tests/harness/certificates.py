@@ -40,6 +40,12 @@ class Authority:
 
     def server(self, host: str, until: datetime.datetime = _FAR_AHEAD, self_signed: bool = False) -> ssl.SSLContext:
         """For a server at a name or address."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.server_file(host, until, self_signed))
+        return context
+
+    def server_file(self, host: str, until: datetime.datetime = _FAR_AHEAD, self_signed: bool = False) -> Path:
+        """Its certificate and key."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "server")])
         certificate = (
@@ -51,16 +57,33 @@ class Authority:
             )
             .sign(key if self_signed else self._key, hashes.SHA256())
         )
-        file = self._folder / f"server-{certificate.serial_number}.pem"
+        return self._kept(certificate, key)
+
+    def client_file(self, organisation: str, name: str) -> Path:
+        """A client's certificate and key."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name(
+            [
+                x509.NameAttribute(NameOID.ORGANIZATION_NAME, organisation),
+                x509.NameAttribute(NameOID.COMMON_NAME, name),
+            ]
+        )
+        certificate = (
+            self._builder(subject, self._name, key, _FAR_AHEAD)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
+            .sign(self._key, hashes.SHA256())
+        )
+        return self._kept(certificate, key)
+
+    def _kept(self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Path:
+        file = self._folder / f"{certificate.serial_number}.pem"
         file.write_bytes(
             certificate.public_bytes(serialization.Encoding.PEM)
             + key.private_bytes(
                 serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
             )
         )
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(file)
-        return context
+        return file
 
     @staticmethod
     def _builder(

@@ -68,3 +68,23 @@ def chromium(profile: Path) -> Iterator[Any]:
             yield browser
         finally:
             browser.close()
+
+
+class Faults:
+    """What a page must never do, noted while it is used."""
+
+    def __init__(self, page: Any, origin: str) -> None:
+        self.found: list[str] = []
+        page.on("pageerror", lambda error: self.found.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: (self.found.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.on("request", lambda request: self._asked(request.url, origin))
+        page.on("console", lambda message: message.type == "error" and self._said(message.text))
+
+    def _asked(self, url: str, origin: str) -> None:
+        if not url.startswith((origin, "ws" + origin.removeprefix("http"), "data:", "blob:")):
+            self.found.append(f"asked elsewhere: {url}")
+
+    def _said(self, text: str) -> None:
+        # The network's own words for an answer that the page shows as a sentence.
+        if not text.startswith(("Failed to load resource", "WebSocket connection")):
+            self.found.append(f"console: {text}")

@@ -238,6 +238,12 @@ class Texts:
             return "".join(map(chr, rng.choices(range(0x180), k=rng.randrange(60))))
         return b"".join(rng.choices(PIECES, k=rng.randrange(12))).decode("utf-8", "replace")
 
+    def preview(self) -> bytes:
+        """A message, or what may be a credential, around the limit of what is shown."""
+        draw = self.rng.random()
+        data = self.arguments() if draw < 0.6 else self.credentials() if draw < 0.8 else self.plain().encode()
+        return data * self.rng.choice((1, 1, 1, 2, 3))
+
     def credentials(self) -> bytes:
         """Words that credentials are made of, in any order, in both cases, among others."""
         rng = self.rng

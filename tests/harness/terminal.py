@@ -4,8 +4,9 @@
         program.wait_for("OK")
         program.screen.text
 
-The screen obeys what our programs use (line feeds, carriage returns, cursor up, clear below, colours) and fails on any
-other control, so that an escape sequence that slips through from a server is a failed test and not a coloured one.
+The screen obeys what our programs use (line feeds, carriage returns, cursor up, clear below, colours; the whole screen
+for a while, drawn from its top) and fails on any other control, so that an escape sequence that slips through from a
+server is a failed test and not a coloured one.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ from types import TracebackType
 
 from harness.waiting import GENEROUS_S, wait_for
 
-CONTROL = re.compile(r"\x1b\[(\d*)([AJm])")
-BEGUN_CONTROL = re.compile(r"\x1b(\[\d*)?\Z")
+CONTROL = re.compile(r"\x1b\[(\??\d*)([AJHhlm])")
+BEGUN_CONTROL = re.compile(r"\x1b(\[\??\d*)?\Z")
+WHOLE_SCREEN, CURSOR = "?1049", "?25"
 
 
 class UnexpectedControl(AssertionError):
@@ -45,6 +47,12 @@ class Screen:
         self.row = 0
         self.column = 0
         self._begun = ""
+        self._beneath: tuple[list[str], int, int] | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a program has taken the whole screen: `rows` are then what it has drawn there."""
+        return self._beneath is not None
 
     @property
     def text(self) -> str:
@@ -86,6 +94,21 @@ class Screen:
             assert self.column == 0
             del self.rows[self.row + 1 :]
             self.rows[self.row] = ""
+        elif kind == "H":
+            assert self.is_whole and not number, "the cursor goes to the top of a whole screen only"
+            self.row = self.column = 0
+        elif kind in "hl":
+            self._mode(number, kind == "h")
+
+    def _mode(self, number: str, on: bool) -> None:
+        if number == WHOLE_SCREEN and on and self._beneath is None:
+            self._beneath = (self.rows, self.row, self.column)
+            self.rows, self.row, self.column = [""], 0, 0
+        elif number == WHOLE_SCREEN and not on:
+            assert self._beneath is not None
+            (self.rows, self.row, self.column), self._beneath = self._beneath, None
+        elif number not in (CURSOR, WHOLE_SCREEN):
+            raise UnexpectedControl(repr(number))
 
     def _put(self, character: str) -> None:
         if unicodedata.combining(character):
@@ -169,6 +192,9 @@ class TerminalProgram:
         self.raw += data
         self.screen.feed(self._decoder.decode(data))  # a read may end in the middle of a character
         return bool(data)
+
+    def type(self, keys: str) -> None:
+        os.write(self._master, keys.encode())
 
     def end(self) -> int:
         """The exit code. What it still prints is shown: a terminal that nobody reads holds a program up."""

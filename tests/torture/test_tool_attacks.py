@@ -328,3 +328,38 @@ def test_a_hundred_thousand_tools_are_bounded_and_what_is_beyond_counts_as_not_l
     assert "not so" in guarded.refusal("t5")
     assert "has not listed the tool" in guarded.refusal("t99999")
     guarded.end()
+
+
+def test_two_clients_with_different_versions_of_one_server_do_not_disturb_each_other(tmp_path: Path) -> None:
+    """What is known is known by command: each is compared with what itself said before."""
+    older = ListingServer(tmp_path, [tool("read", "Reads.")], name="older")
+    newer = ListingServer(tmp_path, [tool("read", "Reads, faster.")], name="newer")
+    for number, server in enumerate((older, newer, older, newer, older)):
+        session = begin(tmp_path, server, "fs", policy(), f"run-{number}", f"client-{number % 2}")
+        assert session.names() == ["read"]
+        assert session.refusal("read") == ""
+        session.end()
+    events = session.setup.events.events_of("tools_seen")
+    told = [item["state"] for event in events for item in event["tools"]["items"] if item["name"] == "read"]
+    assert told == ["new", "new"]
+
+
+def test_schemas_that_refer_in_circles_or_elsewhere_are_texts_like_any_other(tmp_path: Path) -> None:
+    """Nothing in them is followed: they are compared by what they say."""
+    circle = {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}
+    schemas = {
+        "circle": circle,
+        "away": {"$ref": "http://127.0.0.1:1/schema.json"},
+        "file": {"$ref": "file:///etc/passwd"},
+    }
+    tools = [tool(name, inputSchema=schema) for name, schema in schemas.items()]
+    server = ListingServer(tmp_path, tools)
+    for number in range(2):
+        session = begin(tmp_path, server, "calc", policy(), f"run-{number}")
+        assert session.listed()["tools"] == tools
+        assert [session.refusal(name) for name in schemas] == ["", "", ""]
+        session.end()
+    server.says([{**tools[0], "inputSchema": {**circle, "$ref": "#/$defs/b"}}, *tools[1:]])
+    session = begin(tmp_path, server, "calc", policy(), "run-2")
+    assert session.names() == ["away", "file"]
+    session.end()

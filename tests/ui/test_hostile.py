@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
+from functools import partial
 from typing import Any
 
 import pytest
 
-from harness.chromium import missing, until
-from harness.ledger import EventMaker, connect_ledgerd, ledgerd, spool_of
+from harness.chromium import Faults, missing, until
+from harness.known_tools import know
+from harness.ledger import EventMaker, connect_ledgerd, ledgerd, spool_of, sub_environment
 from harness.page import PageServer
 
 pytestmark = [pytest.mark.skipif(missing() is not None, reason=str(missing())), pytest.mark.timeout(300)]
@@ -33,7 +38,7 @@ PAYLOADS = [
     "<base href=//evil.example><script src=/x.js></script>",
     "__proto__",
     "constructor",
-    f"\ud83d\ude80 עברית {_CODE} <b onmouseover={_CODE}>",
+    f"🚀 עברית {_CODE} <b onmouseover={_CODE}>",
     f"<link rel=stylesheet href=//evil.example/{_CODE}>",
     f"<form action=//evil.example><button formaction=javascript:{_CODE}>",
 ]
@@ -112,6 +117,98 @@ def test_no_field_of_the_record_becomes_script_or_markup(page: Any, scene: Any) 
     assert PAYLOADS[0] in page.inner_text("main")
 
 
+def stays_text(page: Any, wanted: str, scripts: int, what: str) -> None:
+    page.wait_for_selector(f"{wanted}, main [role=alert]")
+    assert page.locator(wanted).count(), (what, page.inner_text("main"))
+    assert page.evaluate("window.owned") is None, what
+    assert page.evaluate("document.scripts.length") == scripts
+    forms = "form:not(.filters):not(.question)"
+    assert page.locator(f"main :is(img, iframe, script, base, link, {forms}, math, b)").count() == 0, what
+    assert page.locator("a[href^='javascript:']").count() == 0
+    assert not set(page.inner_text("main")) & set("\u202e\u2066\x1b\u200b"), what
+
+
+def test_nothing_that_a_policy_or_a_server_says_becomes_script_or_markup(page: Any, scene: Any, tmp_path: Any) -> None:
+    """In comments, rule ids and messages of a policy; in names, descriptions and differences of tools."""
+    origin, scripts = scene.server.origin, page.evaluate("document.scripts.length")
+    printable = [text for text in TRIED if text.isprintable()]
+    (tmp_path / ".subluminal").mkdir()
+    rules = [
+        f"  # {text}\n  - rule_id: {json.dumps(text[:60])}\n    kind: deny\n    match: {{tool_name: {{glob: [x]}}}}\n"
+        f"    effect: {{action: BLOCK, message: {json.dumps(text)}}}\n"
+        for text in printable
+    ]
+    head = "policy_id: hostile\nversion: '1'\nmode: guardrails\ndefaults: {decision_on_error: ALLOW}\nselectors: {}\n"
+    (tmp_path / ".subluminal" / "policy.yaml").write_text(head + "rules:\n" + "".join(rules), encoding="utf-8")
+    page.goto(f"{origin}/policy?directory={tmp_path}")
+    stays_text(page, ".written", scripts, "the policy")
+    assert PAYLOADS[0] in page.inner_text("main")
+    for number, text in enumerate(TRIED):
+        know(scene.home, f"s{number}-{text}", f"t-{text}", text, f"{text} and \u200b{text}")
+    page.goto(f"{origin}/tools")
+    stays_text(page, ROW, scripts, "the tools")
+    shown = scene.server.send("/v1/tools", Cookie=scene.server.enter()).json["tools"]
+    named = [tool for tool in shown if tool["name"].startswith("t-")]
+    assert len(named) == len(TRIED)
+    for tool in named:
+        words = {"server": tool["server_name"], "key": tool["key"]}
+        page.evaluate("words => history.replaceState(null, '', '/tools?' + new URLSearchParams(words))", words)
+        page.reload()
+        stays_text(page, "section.opened .diff", scripts, tool["name"])
+    page.goto(f"{origin}/overview?all=yes")
+    stays_text(page, ".bars a", scripts, "the overview")
+
+
+def framing(body: str, route: Any) -> None:
+    route.fulfill(content_type="text/html", body=body)
+
+
+def test_no_page_frames_it(scene: Any, browser: Any, page: Any) -> None:
+    """What is done here is done by a click: nobody may put this page under another's pointer."""
+    tab = browser.new_page()
+    for address in ("http://elsewhere.example/", "http://127.0.0.1:1/"):
+        body = "".join(
+            f"<iframe src='{scene.server.origin}{path}'></iframe>" for path in ("/", "/tools", "/run?run=r-0001")
+        )
+        body += f"<object data='{scene.server.origin}/tools'></object><embed src='{scene.server.origin}/tools'>"
+        tab.route(address, partial(framing, body))
+        tab.goto(address)
+        assert len(tab.frames) > 3
+        for frame in tab.frames[1:]:
+            frame.wait_for_load_state()
+            assert frame.locator("#page").count() == 0, frame.url
+    tab.close()
+
+
+def test_a_run_in_a_file_acts_as_little(browser: Any, scene: Any, page: Any, tmp_path: Any) -> None:
+    tab = browser.new_page()
+    faults = Faults(tab, "file://")
+    for number, text in enumerate(PAYLOADS if WHOLE else PAYLOADS[::4]):
+        scene.tell(hostile_run(700 + number, text))
+        target = tmp_path / f"{number}.html"
+        command = [
+            sys.executable,
+            "-m",
+            "subluminal",
+            "export",
+            "run",
+            f"x{700 + number}-",
+            "--html",
+            "-o",
+            str(target),
+        ]
+        subprocess.run(command, env=sub_environment(scene.home), check=True, capture_output=True, timeout=60)
+        tab.goto(target.as_uri())
+        tab.wait_for_selector(ROW)
+        tab.locator(f"{ROW}:has(.reject_with_hint)").first.click()
+        tab.wait_for_selector(".columns")
+        assert tab.evaluate("window.owned") is None and tab.evaluate("document.scripts.length") == 2
+        assert tab.locator("main :is(img, iframe, script, base, link, form, math, b)").count() == 0
+        assert not set(tab.inner_text("main")) & set("\u202e\u2066\x1b")
+    tab.close()
+    assert faults.found == []
+
+
 def test_another_page_on_this_machine_reads_nothing_and_frames_nothing(
     scene: Any, browser: Any, page: Any, tmp_path: Any
 ) -> None:
@@ -175,4 +272,76 @@ def test_a_page_left_open_over_a_restart_says_so_and_keeps_what_it_shows(browser
         tab.goto(again.origin + again.new_link())
         until(tab, lambda: tab.locator(ROW).count() == 3)
         tab.wait_for_selector("text=● live")
+    tab.close()
+
+
+def told(home: Any, messages: list[Any]) -> list[Any]:
+    with connect_ledgerd(home) as connection, connection.makefile("rwb") as stream:
+        lines = [one if isinstance(one, bytes) else json.dumps(one).encode() for one in messages]
+        stream.write(b"".join(line + b"\n" for line in lines))
+        stream.flush()
+        return [json.loads(stream.readline()) for _ in lines]
+
+
+def test_a_page_left_open_while_the_ledger_is_pruned_says_so_and_goes_on(browser: Any, tmp_path: Any) -> None:
+    home = tmp_path / "pruned"
+    spool_of(home)
+    tab = browser.new_page()
+    with ledgerd(home):
+        server = PageServer(home)
+        told(home, EventMaker("run-1", "shim-1").whole_run(3))
+        tab.goto(server.origin + server.new_link())
+        until(tab, lambda: tab.locator(ROW).count() == 3)
+        assert told(home, [{"control": "prune", "before": "2099-01-01T00:00:00.000Z"}])[0]["pruned"]
+        tab.locator(ROW).first.click()
+        tab.wait_for_selector("text=it may have been pruned")
+        tab.go_back()
+        tab.wait_for_selector("text=No tool call has been recorded yet")
+        told(home, EventMaker("run-2", "shim-2", start_ms=1_790_000_000_000).whole_run(2))
+        until(tab, lambda: tab.locator(ROW).count() == 2)
+    tab.close()
+
+
+def test_after_a_sleep_no_call_is_missing_and_none_is_there_twice(browser: Any, tmp_path: Any) -> None:
+    """Connections that break at any time, and a page that is frozen meanwhile."""
+    home = tmp_path / "slept"
+    spool_of(home)
+    tab = browser.new_page()
+    open_sockets: list[Any] = []
+    nights = 3 if WHOLE else 1
+
+    def through(socket: Any) -> None:
+        socket.connect_to_server()
+        open_sockets.append(socket)
+
+    tab.route_web_socket("**/v1/live/calls*", through)
+    devtools = tab.context.new_cdp_session(tab)
+    with ledgerd(home):
+        server = PageServer(home)
+        tab.goto(server.origin + server.new_link())
+        tab.wait_for_selector("text=● live")
+        maker = EventMaker("run-1", "shim-1")
+        told(home, [maker.run_start()])
+        for night in range(nights):
+            open_sockets[-1].close()
+            devtools.send("Page.setWebLifecycleState", {"state": "frozen"})
+            for _ in range(40):
+                told(home, maker.call(tool=f"night-{night}"))
+            devtools.send("Page.setWebLifecycleState", {"state": "active"})
+            wanted = f"{40 * (night + 1)} calls"
+            until(tab, lambda wanted=wanted: tab.locator(f"text={wanted}").count() > 0)
+        keys = tab.evaluate(
+            """async () => {
+                const body = document.querySelector('.list .body'), seen = [];
+                for (let top = 0; top <= body.scrollHeight; top += 200) {
+                    body.scrollTop = top;
+                    await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
+                    const rows = body.querySelectorAll('.row');
+                    for (const row of rows) seen.push([row.id, row.getAttribute('aria-rowindex')]);
+                }
+                return seen;
+            }"""
+        )
+        assert len({key for key, _ in keys}) == 40 * nights
+        assert len({(key, place) for key, place in keys}) == 40 * nights, "each at one place"
     tab.close()

@@ -29,6 +29,12 @@ def visit(page: Any, scene: Any, path: str, wait: str = ROW) -> None:
     page.wait_for_selector(wait)
 
 
+def versions(scene: Any) -> str:
+    known = scene.server.send(f"/v1/policies?directory={scene.directory}", Cookie=scene.server.enter()).json["versions"]
+    hashes = {version["policy_version"]: version["policy_hash"] for version in known if version["policy_id"] == "team"}
+    return f"old={hashes['1.3.0']}&new={hashes['1.4.0']}"
+
+
 def test_the_link_is_gone_from_the_address_and_the_cookie_from_scripts(page: Any, scene: Any) -> None:
     assert page.url == scene.server.origin + "/"
     assert page.evaluate("document.cookie") == ""
@@ -162,11 +168,23 @@ def test_no_surface_has_a_violation_of_accessibility(page: Any, scene: Any, sche
     page.emulate_media(color_scheme=scheme)
     call = scene.server.send("/v1/calls?run_id=r-0001&rule_id=no-force-push&limit=1", Cookie=scene.server.enter()).json
     name = call["rows"][0]["call_id"]
-    surfaces = ["/", "/?decision=BLOCK", "/runs", "/run?run=r-0001", f"/call?call={name}&run=r-0001", "/call?call=none"]
+    surfaces = {
+        "/": ROW,
+        "/?decision=BLOCK": ROW,
+        "/runs": ROW,
+        "/run?run=r-0001": ROW,
+        f"/call?call={name}&run=r-0001": ".columns",
+        "/call?call=none": "[role=alert]",
+        "/overview": ".plot canvas",
+        "/compare?run=r-0001&with=r-0002": ROW,
+        f"/policy?directory={scene.directory}&{versions(scene)}": ".changes li",
+        "/tools?server=git&key=git_push": ".opened .diff",
+        "/hints": ".card",
+    }
     for width in (1280, 320) if WHOLE else (1280,):
         page.set_viewport_size({"width": width, "height": 800})
-        for path in surfaces:
-            visit(page, scene, path, ".columns" if "shim" in path else "[role=alert]" if "none" in path else ROW)
+        for path, wait in surfaces.items():
+            visit(page, scene, path, wait)
             assert page.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
             # The policy of the page lets no script in but its own: the checker comes through the debugger.
             page.context.new_cdp_session(page).send("Runtime.evaluate", {"expression": AXE.read_text()})
@@ -179,10 +197,13 @@ def test_no_surface_has_a_violation_of_accessibility(page: Any, scene: Any, sche
 def test_from_a_phone_to_a_wall(page: Any, scene: Any) -> None:
     for width, height in ((320, 640), (768, 1024), (1920, 1080), (3840, 2160))[:: 1 if WHOLE else 3]:
         page.set_viewport_size({"width": width, "height": height})
-        for path in ("/", "/runs", "/run?run=r-0001"):
+        for path in ("/", "/runs", "/run?run=r-0001", "/compare?run=r-0001&with=r-0002", "/tools"):
             visit(page, scene, path)
             assert page.evaluate("document.documentElement.scrollWidth") <= width
             assert page.locator(ROW).count() >= 3
+        for path, wait in (("/overview", ".plot canvas"), (f"/policy?directory={scene.directory}", ".written")):
+            visit(page, scene, path, wait)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, path
 
 
 @pytest.mark.skipif(not IMAGES, reason="UI_IMAGES names no directory")
@@ -191,14 +212,19 @@ def test_images_for_the_documentation(page: Any, scene: Any) -> None:
     call = scene.server.send("/v1/calls?run_id=r-0001&rule_id=no-force-push&limit=1", Cookie=scene.server.enter()).json
     name = call["rows"][0]["call_id"]
     surfaces = {
-        "live": "/?since=1h",
-        "runs": "/runs?until=1m",
-        "run": "/run?run=r-0001",
-        "call": f"/call?call={name}&run=r-0001",
+        "live": ("/?since=1h", ROW),
+        "runs": ("/runs?until=1m", ".spark rect"),
+        "run": ("/run?run=r-0001", ROW),
+        "call": (f"/call?call={name}&run=r-0001", ".asked li.matched"),
+        "overview": ("/overview?since=1h", ".bars a"),
+        "compare": ("/compare?run=r-0001&with=r-0002", ROW),
+        "policy": (f"/policy?directory={scene.directory}", ".written"),
+        "tools": ("/tools?server=git&key=git_push", ".opened .diff"),
+        "hints": ("/hints", ".card"),
     }
-    for surface, path in surfaces.items():
+    for surface, (path, wait) in surfaces.items():
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme)
-            visit(page, scene, path, ".asked li.matched" if surface == "call" else ROW)
+            visit(page, scene, path, wait)
             page.wait_for_load_state("networkidle")
             page.screenshot(path=str(places.ROOT / str(IMAGES) / f"ui-{surface}-{scheme}.png"))

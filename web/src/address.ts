@@ -1,13 +1,30 @@
 // What is looked at stands in the address, all of it: a link shows the same thing, and Back goes back.
 import { signal } from "@preact/signals";
+import { options } from "preact";
 import { CALL_FILTERS, type Filter } from "./api.gen";
+import { inFile } from "./record";
 
 export type Place = { path: string; words: URLSearchParams };
 
-const here = (): Place => ({ path: location.pathname, words: new URLSearchParams(location.search) });
+/** In a file, the address within the page stands behind its `#`. */
+const written = (): string => (inFile ? location.hash.slice(1) || "/run" : location.pathname + location.search);
+
+function here(): Place {
+  const [path = "/", words = ""] = written().split(/\?(.*)/s);
+  return { path, words: new URLSearchParams(words) };
+}
 
 export const place = signal<Place>(here());
 addEventListener("popstate", () => (place.value = here()));
+
+if (inFile) {
+  const before = options.vnode;
+  options.vnode = (node) => {
+    const props = node.props as { href?: unknown };
+    if (node.type === "a" && typeof props.href === "string" && props.href.startsWith("/")) props.href = `#${props.href}`;
+    before?.(node);
+  };
+}
 
 export function address(path: string, words: URLSearchParams | Record<string, string>): string {
   const text = new URLSearchParams(words).toString();
@@ -16,8 +33,8 @@ export function address(path: string, words: URLSearchParams | Record<string, st
 
 /** Go there; `replace` where Back should not lead to where we were (a slider that moves, a letter that was typed). */
 export function go(to: string, replace = false): void {
-  if (to === location.pathname + location.search) return;
-  history[replace ? "replaceState" : "pushState"](null, "", to);
+  if (to === written()) return;
+  history[replace ? "replaceState" : "pushState"](null, "", inFile ? `#${to}` : to);
   place.value = here();
 }
 

@@ -22,7 +22,21 @@ export type Explained = { policies: Array<Record<string, unknown>>; unknown: Arr
 
 export type Groups = { groups: Array<{ calls: number; allowed: number; blocked: number; throttled: number; errors: number; latency_ms_avg: number | null; latency_ms_p50: number | null; latency_ms_p95: number | null; latency_ms_max: number | null; run_id?: string | null; agent_id?: string | null; client?: string | null; env?: string | null; principal?: string | null; server_name?: string | null; tool_name?: string | null; decision?: string | null; would_action?: string | null; status?: string | null; rule_id?: string | null; reason_code?: string | null; severity?: string | null; error_class?: string | null; args_hash?: string | null; day?: string | null; hour?: string | null; minute?: string | null }> };
 
-export type Session = { csrf: string; version: string; home: string; now_ms: number };
+export type Hints = { rules: Array<{ rule_id: string | null; reason_code: string; refused: number; outcomes: { corrected: number; repeated: number; other_tool: number; gave_up: number; ended: number; promoted: number; open: number }; counted: number; as_hinted: number; recovery_rate: number | null; calls_to_recovery: number | null; runs: number; by_time: number; first_at: string; last_at: string; actions: Record<string, unknown>; agents: Array<{ agent_id: string; refused: number }>; tools: Array<{ tool: string; refused: number }>; hints: Array<{ hint_text: string; hint_kind: string; refused: number; outcomes: { corrected: number; repeated: number; other_tool: number; gave_up: number; ended: number; promoted: number; open: number }; counted: number; as_hinted: number; recovery_rate: number | null; calls_to_recovery: number | null }>; examples: Array<{ call_id: string; run_id: string; shim_id: string; agent_id: string; at: string; tool: string; summary: string | null; outcome: "corrected" | "repeated" | "other_tool" | "gave_up" | "ended" | "promoted" | "open"; by: "ids" | "time"; calls_to_recovery: number | null; next_call_id: string | null; next_tool: string | null }> }> };
+
+export type OverTime = { from_ms: number; step_ms: number; exact: boolean; parts: Array<{ at_ms: number; calls: number; allowed: number; blocked: number; throttled: number; errors: number; latency_ms_avg: number | null; latency_ms_p50: number | null; latency_ms_p95: number | null; latency_ms_max: number | null }> };
+
+export type Policies = { directory: string; policies: Array<{ order: number; origin: string; path: string | null; valid: boolean; policy_id: string | null; policy_version: string | null; policy_hash: string | null; mode: string | null; applies: boolean; left_out: string | null; error: string | null; findings: Array<{ level: string; code: string; message: string; fix: string; line: number }>; parts: Array<{ rule_id: string | null; line: number; text: string; deeds: { decided: number; refused: number; trips: number; would: number | null; last: string | null } | null }> }>; versions: Array<{ policy_id: string; policy_version: string; mode: string | null; policy_hash: string; created_at: string; stored: boolean }> };
+
+export type PolicyDiff = { old: { policy_id: string; policy_version: string; policy_hash: string }; new: { policy_id: string; policy_version: string; policy_hash: string }; changes: Array<{ severity: string; direction: string; change: string; rule_id: string | null; summary: string }>; lines: Array<string> };
+
+export type Tools = { directory: string; tools: Array<{ server_name: string; key: string; kind: string; name: string; state: string; why: string; classes: Record<string, unknown>; fingerprint: string; pinned_by: Array<string>; unsteady: boolean; changed: boolean; first_seen: string; last_seen: string; calls?: number; refused?: number; launch?: string }> };
+
+export type WholeTool = { server_name: string; key: string; kind: string; name: string; state: string; why: string; classes: Record<string, unknown>; fingerprint: string; pinned_by: Array<string>; unsteady: boolean; changed: boolean; first_seen: string; last_seen: string; lines: Array<string>; diff: Array<string>; findings: Array<{ class: string; where: string; what: string }>; versions: Array<{ at: string; run_id: string; client: string; fingerprint: string; lines: Array<string> }> };
+
+export type Proposal = { promote_id: string; call_id: string; run_id: string; policy_id: string; rule_id: string | null; above: string | null; rule: Record<string, unknown> | null; limits: Record<string, unknown> | null; summary: string; notes: Array<string>; scope: string; file?: string; text_diff?: string; lint?: Array<Record<string, unknown>>; diff?: Array<Record<string, unknown>>; tests?: number; tests_failed?: Array<string>; past?: Record<string, unknown>; seen: string };
+
+export type Session = { csrf: string; version: string; home: string; directory: string; now_ms: number };
 
 export type Filter = { name: string; word: string; help: string; many: boolean; number: boolean; words: string[] };
 
@@ -30,7 +44,7 @@ export const CALL_FILTERS: Filter[] = [
   {
     "name": "run_id",
     "word": "run",
-    "help": "Run: its id, a beginning of it, last, last~1.",
+    "help": "Run: its id, a beginning or end of it, last, last~1.",
     "many": true,
     "number": false,
     "words": []
@@ -223,7 +237,7 @@ export const RUN_FILTERS: Filter[] = [
   {
     "name": "run_id",
     "word": "run",
-    "help": "Run: its id, a beginning of it, last, last~1.",
+    "help": "Run: its id, a beginning or end of it, last, last~1.",
     "many": true,
     "number": false,
     "words": []
@@ -297,6 +311,25 @@ export const RUN_FILTERS: Filter[] = [
     "name": "until_ms",
     "word": "until",
     "help": "Before then.",
+    "many": false,
+    "number": true,
+    "words": []
+  }
+];
+
+export const HINT_FILTERS: Filter[] = [
+  {
+    "name": "rule_id",
+    "word": "rule",
+    "help": "Id of the rule that decided.",
+    "many": true,
+    "number": false,
+    "words": []
+  },
+  {
+    "name": "since_ms",
+    "word": "since",
+    "help": "From then on: 15m, 2h, 3d ago, today, yesterday, a date or an RFC 3339 time.",
     "many": false,
     "number": true,
     "words": []

@@ -1,5 +1,6 @@
 // Questions to the daemon. An answer that is no answer is a sentence, never an exception that nobody shows.
 import { signal } from "@preact/signals";
+import { fromFile, inFile } from "./record";
 
 export class Refused extends Error {
   constructor(sentence: string, readonly status: number) {
@@ -10,10 +11,15 @@ export class Refused extends Error {
 /** True: the daemon does not know this page any more. */
 export const lockedOut = signal(false);
 
-export async function ask<Answer>(path: string, stop?: AbortSignal): Promise<Answer> {
+export const ask = <Answer>(path: string, stop?: AbortSignal): Promise<Answer> =>
+  inFile
+    ? (fromFile(path) as Promise<Answer>)
+    : answered<Answer>(() => fetch(path, { cache: "no-store", ...(stop ? { signal: stop } : {}) }), stop);
+
+export async function answered<Answer>(asked: () => Promise<Response>, stop?: AbortSignal): Promise<Answer> {
   let answer: Response;
   try {
-    answer = await fetch(path, { cache: "no-store", ...(stop ? { signal: stop } : {}) });
+    answer = await asked();
   } catch (error) {
     if (stop?.aborted) throw error;
     throw new Refused("The ledger daemon cannot be reached.", 0);

@@ -6,6 +6,7 @@ import { useAnswer } from "./asked";
 import { Decision, Status } from "./badge";
 import { callAddress } from "./live";
 import { Copy, Fact, Moment, Trouble } from "./parts";
+import { Promote } from "./promote";
 import { Stream } from "./stream";
 import { clock, duration, known, laidOut, oneLine, plain, quoted } from "./text";
 
@@ -55,6 +56,7 @@ export function Call() {
             {call.policy && <Fact name="Policy"><bdi>{known(call.policy.policy_id)}</bdi> {oneLine(call.policy.policy_version ?? "")} <code>{call.policy.policy_hash?.slice(0, 12)}</code></Fact>}
           </dl>
           {call.rule && <><h3>The rule, as it was</h3><pre tabIndex={0}>{plain(JSON.stringify(call.rule, null, 2))}</pre></>}
+          {call.policy && call.decision !== null && call.decision !== "ALLOW" && <Promote call={call} />}
           {call.policy && <Explanation path={`${path}/explanation?${which}`} />}
         </section>
         <section aria-labelledby="what">

@@ -4,6 +4,8 @@ import type { CallPage, CallRow, Changes } from "./api.gen";
 import { ask, sentence } from "./ask";
 
 export const PAGE = 200;
+/** A search through everything shows what it has found after this long, and goes on. */
+const PATIENCE_MS = 150;
 /** What is kept; the oldest of more is let go, and asked for again by whoever goes there. */
 export const MOST = 20_000;
 
@@ -20,6 +22,8 @@ export class Calls {
   rows: CallRow[] = [];
   /** Newer calls that wait, because somebody looks at the list as it is. */
   waiting: CallRow[] = [];
+  /** Whether the daemon has answered: before, nothing is known of what there is. */
+  answered = false;
   /** Where older calls go on; null: there are none. */
   older: string | null = null;
   private places = new Map<string, CallRow>();
@@ -31,23 +35,45 @@ export class Calls {
     this.stop.abort();
   }
 
+  /** From the beginning: too much was missed. */
+  restart(): void {
+    this.stop.abort();
+    this.stop = new AbortController();
+    this.rows = [];
+    this.waiting = [];
+    this.older = null;
+    this.places.clear();
+    this.loading.value = false;
+    void this.load();
+  }
+
   async load(): Promise<void> {
     if (this.loading.value) return;
     this.loading.value = true;
+    const stop = this.stop.signal;
     const words = new URLSearchParams(this.filters);
     words.set("limit", String(PAGE));
-    const cursor = this.rows.length ? this.older : this.from;
-    if (cursor !== null) words.set("cursor", cursor);
+    words.set("patience_ms", String(PATIENCE_MS));
+    const enough = this.rows.length + PAGE;
+    let cursor = this.rows.length ? this.older : this.from;
     try {
-      const page = await ask<CallPage>(`/v1/calls?${words}`, this.stop.signal);
-      for (const row of page.rows) this.put(row, false);
-      this.older = page.next_cursor;
-      this.trouble.value = "";
+      do {
+        if (cursor !== null) words.set("cursor", cursor);
+        const page = await ask<CallPage>(`/v1/calls?${words}`, stop);
+        if (stop.aborted) return;
+        for (const row of page.rows) this.put(row, false);
+        this.older = cursor = page.next_cursor;
+        this.answered = true;
+        this.trouble.value = "";
+        this.version.value++;
+      } while (cursor !== null && this.rows.length < enough);
     } catch (error) {
-      if (!this.stop.signal.aborted) this.trouble.value = sentence(error);
+      if (!stop.aborted) this.trouble.value = sentence(error);
     } finally {
-      this.loading.value = false;
-      this.version.value++;
+      if (!stop.aborted) {
+        this.loading.value = false;
+        this.version.value++;
+      }
     }
   }
 

@@ -1,6 +1,6 @@
 // A list of any length: only the rows that can be seen are in the document. One row is the active one; keys move it.
-import type { ComponentChildren, RefObject } from "preact";
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { Component, type ComponentChildren, options, type RefObject } from "preact";
+import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 
 const ROW_PX = 34;
 const BEYOND = 8;
@@ -19,6 +19,8 @@ type Props<Row> = {
   active: string | null;
   onActive: (row: Row) => void;
   onOpen: (row: Row) => void;
+  /** A key of this list alone, on its active row; whether it was one. */
+  onKey?: (key: string, row: Row) => boolean;
   onEnd?: () => void;
   /** Whether somebody looks at it as it is: scrolled away from the top, or pointing at it. */
   onHold?: (held: boolean) => void;
@@ -38,28 +40,57 @@ export function List<Row>(props: Props<Row>) {
     return () => watcher.disconnect();
   }, []);
 
-  const first = Math.max(0, Math.floor(view.top / ROW_PX) - BEYOND);
-  const last = Math.min(rows.length, Math.ceil((view.top + view.height) / ROW_PX) + BEYOND);
+  const [printed, setPrinted] = useState(false);
+  useEffect(() => {
+    // On paper there is no scrolling: all of it is in the document. Drawn before the browser takes its picture.
+    const print = () => atOnce(() => setPrinted(true));
+    const done = () => setPrinted(false);
+    addEventListener("beforeprint", print);
+    addEventListener("afterprint", done);
+    return () => {
+      removeEventListener("beforeprint", print);
+      removeEventListener("afterprint", done);
+    };
+  }, []);
+
+  const first = printed ? 0 : Math.max(0, Math.floor(view.top / ROW_PX) - BEYOND);
+  const last = printed ? rows.length : Math.min(rows.length, Math.ceil((view.top + view.height) / ROW_PX) + BEYOND);
   useEffect(() => {
     if (last >= rows.length - BEYOND && props.more) onEnd?.();
   }, [last, rows.length, props.more]);
 
-  const index = rows.findIndex((row) => keyOf(row) === props.active);
+  const index = useMemo(
+    () => (props.active === null ? -1 : rows.findIndex((row) => keyOf(row) === props.active)),
+    [rows, rows.length, props.version, props.active],
+  );
+  const latest = useRef(props);
+  latest.current = props;
+  const open = useCallback((row: Row) => {
+    latest.current.onActive(row);
+    latest.current.onOpen(row);
+  }, []);
   const move = (to: number) => {
     const row = rows[Math.max(0, Math.min(rows.length - 1, to))];
     if (!row) return;
     props.onActive(row);
     show(box, rows.indexOf(row));
   };
+  useEffect(() => {
+    // Whoever moves by keys is read what is there: the row itself has the focus.
+    if (index >= 0 && box.current!.contains(document.activeElement) && !document.activeElement!.matches("input")) {
+      document.getElementById(`row-${keyOf(rows[index]!)}`)?.focus({ preventScroll: true });
+    }
+  }, [props.active]);
   const onKey = (event: KeyboardEvent) => {
     const page = Math.max(1, Math.floor(view.height / ROW_PX) - 1);
     const steps: Record<string, number> = {
       ArrowDown: index + 1, j: index + 1, ArrowUp: index < 0 ? 0 : index - 1, k: index < 0 ? 0 : index - 1,
       PageDown: index + page, PageUp: index - page, Home: 0, End: rows.length - 1,
     };
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || (event.target as Element).closest("input, a, button")) return;
     if (event.key in steps) move(steps[event.key]!);
     else if (event.key === "Enter" && rows[index]) props.onOpen(rows[index]);
+    else if (rows[index] && props.onKey?.(event.key, rows[index])) event.stopPropagation();
     else return;
     event.preventDefault();
   };
@@ -79,7 +110,6 @@ export function List<Row>(props: Props<Row>) {
         role="rowgroup"
         tabIndex={0}
         aria-label={props.label}
-        aria-activedescendant={index >= 0 ? `row-${keyOf(rows[index]!)}` : undefined}
         onScroll={() => {
           setView({ top: box.current!.scrollTop, height: box.current!.clientHeight });
           held();
@@ -99,23 +129,18 @@ export function List<Row>(props: Props<Row>) {
             const row = rows[at]!;
             const key = keyOf(row);
             return (
-              <div
+              <Line
                 key={key}
                 id={`row-${key}`}
-                role="row"
-                aria-rowindex={at + 2}
-                aria-selected={at === index}
-                class={`row ${props.tone?.(row) ?? ""} ${at === index ? "active" : ""}`}
-                style={{ gridTemplateColumns: props.layout, transform: `translateY(${at * ROW_PX}px)` }}
-                onClick={() => {
-                  props.onActive(row);
-                  props.onOpen(row);
-                }}
-              >
-                {columns.map((column) => (
-                  <span role="gridcell" class={column.class ?? ""}>{column.cell(row)}</span>
-                ))}
-              </div>
+                row={row as unknown}
+                at={at}
+                active={at === index}
+                version={props.version}
+                columns={columns as unknown as Column<unknown>[]}
+                layout={props.layout}
+                tone={props.tone?.(row) ?? ""}
+                open={open as (row: unknown) => void}
+              />
             );
           })}
         </div>
@@ -124,9 +149,62 @@ export function List<Row>(props: Props<Row>) {
   );
 }
 
+type LineProps = {
+  id: string;
+  row: unknown;
+  at: number;
+  active: boolean;
+  version: number;
+  columns: Column<unknown>[];
+  layout: string;
+  tone: string;
+  open: (row: unknown) => void;
+};
+
+/** One row. While a list is scrolled, those that were there are left as they are. */
+class Line extends Component<LineProps> {
+  override shouldComponentUpdate(next: LineProps): boolean {
+    const now = this.props;
+    return (
+      next.row !== now.row || next.at !== now.at || next.active !== now.active || next.version !== now.version ||
+      next.columns !== now.columns || next.tone !== now.tone
+    );
+  }
+
+  override render({ id, row, at, active, columns, layout, tone, open }: LineProps) {
+    return (
+      <div
+        id={id}
+        role="row"
+        aria-rowindex={at + 2}
+        aria-selected={active}
+        tabIndex={-1}
+        class={`row ${tone} ${active ? "active" : ""}`}
+        style={{ gridTemplateColumns: layout, transform: `translateY(${at * ROW_PX}px)` }}
+        onClick={() => open(row)}
+      >
+        {columns.map((column) => (
+          <span role="gridcell" class={column.class ?? ""}>{column.cell(row)}</span>
+        ))}
+      </div>
+    );
+  }
+}
+
 function show(box: RefObject<HTMLDivElement | null>, index: number): void {
   const view = box.current!;
   const top = index * ROW_PX;
   if (top < view.scrollTop) view.scrollTop = top;
   else if (top + ROW_PX > view.scrollTop + view.clientHeight) view.scrollTop = top + ROW_PX - view.clientHeight;
+}
+
+/** What a change draws is drawn when this returns. */
+function atOnce(change: () => void): void {
+  const before = options.debounceRendering;
+  let draw: () => void = () => undefined;
+  options.debounceRendering = (render) => (draw = render);
+  change();
+  if (before) options.debounceRendering = before;
+  else delete options.debounceRendering;
+  draw();
 }

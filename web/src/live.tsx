@@ -53,10 +53,7 @@ export function Live() {
     }
     const stream = new Stream(
       calls.filters,
-      () => {
-        calls.rows.length = 0;
-        void calls.load();
-      },
+      () => calls.restart(),
       (heard) => heard.forEach((changes) => calls.hear(changes, held.current)),
     );
     return () => {
@@ -93,12 +90,12 @@ export function Live() {
         </span>
         <span class="quiet">
           {count(calls.rows.length, "call")}
-          {calls.older !== null ? " and older ones" : calls.loading.value ? "" : ", all there are"}
+          {calls.loading.value || !calls.answered ? `, looking${calls.older === null ? "" : ` before ${clock(Number(BigInt(calls.older) / TIE))}`} …` : calls.older !== null ? " and older ones" : ", all there are"}
         </span>
         <Copy text={command(CALL_FILTERS, words, "query")} label="Copy as sub query" />
       </div>
       {calls.trouble.value && <Trouble text={calls.trouble.value} />}
-      {calls.rows.length || calls.loading.value ? (
+      {calls.rows.length || calls.loading.value || !calls.answered ? (
         <List
           label="Calls, newest first"
           rows={calls.rows}

@@ -1,36 +1,57 @@
 // The page: where one is, the keys, and whether the daemon is there.
 import { signal } from "@preact/signals";
 import { render } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { address, follow, go, place, set } from "./address";
 import { lockedOut } from "./ask";
 import { Call } from "./call";
+import { Compare } from "./compare";
+import { Hints } from "./hints";
 import { Live } from "./live";
+import { Overview } from "./overview";
+import { Policy } from "./policy";
+import { heldRun, inFile } from "./record";
 import { Run } from "./run";
 import { Runs } from "./runs";
-import { state } from "./stream";
+import { state, Stream } from "./stream";
+import { clock } from "./text";
+import { Tools } from "./tools";
 
 const helping = signal(false);
 
 const KEYS: [string, string][] = [
   ["?", "this list"],
   ["g then l", "live"],
+  ["g then o", "overview"],
   ["g then r", "runs"],
+  ["g then p", "policy"],
+  ["g then t", "tools"],
+  ["g then h", "hints"],
   ["/", "filter"],
   ["p", "pause, or jump to now"],
   ["j, ↓ and k, ↑", "next and previous row"],
   ["Page Up, Page Down, Home, End", "further"],
   ["Enter", "open the row"],
+  ["c", "in the list of runs: mark the row; two that are marked are compared"],
   ["Backspace", "back"],
   ["+, −, 0, ←, →", "in a timeline: zoom, whole, move"],
   ["Escape", "close this, leave a field"],
 ];
 
-const SURFACES: Record<string, { name: string; show: () => preact.JSX.Element }> = {
-  "/": { name: "Live", show: Live },
-  "/runs": { name: "Runs", show: Runs },
-  "/run": { name: "Run", show: Run },
-  "/call": { name: "Call", show: Call },
+/** `whole`: what it shows is told by its whole address, so that another address is another surface. `still`: it follows
+ * nothing by itself. */
+type Surface = { name: string; show: () => preact.JSX.Element; key?: string; whole?: boolean; still?: boolean };
+
+const SURFACES: Record<string, Surface> = {
+  "/": { name: "Live", show: Live, key: "l" },
+  "/overview": { name: "Overview", show: Overview, key: "o", still: true },
+  "/runs": { name: "Runs", show: Runs, key: "r" },
+  "/run": { name: "Run", show: Run, whole: true },
+  "/call": { name: "Call", show: Call, whole: true },
+  "/compare": { name: "Compare", show: Compare, still: true },
+  "/policy": { name: "Policy", show: Policy, key: "p", still: true },
+  "/tools": { name: "Tools", show: Tools, key: "t", still: true },
+  "/hints": { name: "Hints", show: Hints, key: "h", still: true },
 };
 
 let waits = "";
@@ -46,8 +67,8 @@ function onKey(event: KeyboardEvent): void {
   const after = waits;
   waits = "";
   const { path, words } = place.value;
-  if (after === "g" && event.key === "l") go("/");
-  else if (after === "g" && event.key === "r") go("/runs");
+  const surface = after === "g" && !inFile && Object.keys(SURFACES).find((one) => SURFACES[one]!.key === event.key);
+  if (surface) go(surface);
   else if (event.key === "g") waits = "g";
   else if (event.key === "?") helping.value = !helping.value;
   else if (event.key === "/") document.querySelector<HTMLElement>(".filters input, .filters select")?.focus();
@@ -60,7 +81,7 @@ function onKey(event: KeyboardEvent): void {
 
 function Help() {
   const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => dialog.current!.showModal(), []);
+  useLayoutEffect(() => dialog.current!.showModal(), []);
   return (
     <dialog ref={dialog} aria-labelledby="keys" onClose={() => (helping.value = false)}>
       <h2 id="keys">Keys</h2>
@@ -79,28 +100,53 @@ function Help() {
   );
 }
 
+/** Where a file came from, and that nobody can be asked. */
+function FromFile() {
+  const [told, setTold] = useState("");
+  useEffect(() => {
+    heldRun().then(
+      (held) => {
+        if (!place.value.words.has("run")) go(address("/run", { run: held.run.run_id }), true);
+        setTold(`Written ${clock(held.written_at)} by Subluminal ${held.version}`);
+      },
+      () => setTold("This file is damaged"),
+    );
+  }, []);
+  return <span class="state">{told}</span>;
+}
+
+const SAID = { live: "● live", connecting: "connecting", away: "○ no daemon" };
+
 function Page() {
-  const { path } = place.value;
+  const { path, words } = place.value;
   const surface = SURFACES[path] ?? SURFACES["/"]!;
   useEffect(() => {
     document.title = `${surface.name} · Subluminal`;
   }, [surface]);
+  useEffect(() => {
+    if (!surface.still) return;
+    // An open page keeps the daemon, and shows whether it is there: it follows a run that nobody has.
+    const presence = new Stream(new URLSearchParams({ run_id: "none" }), () => undefined, () => undefined);
+    return () => presence.close();
+  }, [surface.still]);
   const here = (to: string) => (path === to ? { "aria-current": "page" as const } : {});
   return (
     <div class="page" onClick={follow}>
       <header>
-        <a class="mark" href="/">Subluminal</a>
+        <a class="mark" href={inFile ? "/run" : "/"}>Subluminal</a>
         <nav aria-label="Surfaces">
-          <a href="/" {...here("/")}>Live</a>
-          <a href="/runs" {...here("/runs")}>Runs</a>
+          {!inFile &&
+            Object.entries(SURFACES)
+              .filter(([, one]) => one.key)
+              .map(([to, one]) => <a href={to} {...here(to)}>{one.name}</a>)}
         </nav>
-        <span class={`state ${state.value}`} role="status">{{ live: "● live", connecting: "connecting", away: "○ no daemon" }[state.value]}</span>
+        {state.value === "file" ? <FromFile /> : <span class={`state ${state.value}`} role="status">{SAID[state.value]}</span>}
         <button aria-label="Keys" onClick={() => (helping.value = true)}>?</button>
       </header>
       {lockedOut.value && (
         <p class="trouble" role="alert">The ledger daemon was started anew and does not know this page. What is shown stays; run <code>sub ui</code> to go on.</p>
       )}
-      <surface.show key={path === "/" || path === "/runs" ? path : location.search} />
+      {(!inFile || words.has("run")) && <surface.show key={surface.whole ? `${path}?${words}` : path} />}
       {helping.value && <Help />}
     </div>
   );

@@ -6,14 +6,17 @@ import { place, go, address } from "./address";
 import type { CallPage, CallRow, Timeline as Items, WholeRun } from "./api.gen";
 import { ask } from "./ask";
 import { useAnswer } from "./asked";
+import { Confirmed } from "./confirm";
 import { Decision, Status, tone } from "./badge";
 import { type Column, List } from "./list";
 import { callAddress } from "./live";
 import { Copy, Fact, Moment, Trouble } from "./parts";
 import { lasted } from "./runs";
+import { inFile } from "./record";
 import { Stream } from "./stream";
 import { count, duration, known, oneLine, quoted } from "./text";
 import { type Bar, Timeline } from "./timeline";
+import { write } from "./write";
 
 type Policy = { policy_id: string; policy_version: string };
 type Told = {
@@ -115,7 +118,21 @@ export function Run() {
       {!whole && <p class="notice">This run is large: its calls are shown ({calls.length.toLocaleString("en")} so far), what its agent said is not.</p>}
       <Lanes items={shown} active={active.value} choose={(key) => (active.value = key)}>
         <Copy text={`sub show ${quoted(id)}`} label="Copy as sub show" />
-        <a href={address("/", { run: id })}>Its calls, live</a>
+        {!inFile && <a href={address("/", { run: id })}>Its calls, live</a>}
+        {facts?.status === "RUNNING" && (
+          <Confirmed
+            label="Stop this run"
+            title="Stop this run?"
+            reason="Why"
+            act={async (reason) => {
+              const done = await write<{ ended_before: boolean; processes_left: number }>("/v1/kill", { run_id: id, reason });
+              setAgain((n) => n + 1);
+              return done.ended_before ? "It had ended before." : done.processes_left ? `Stopped; ${count(done.processes_left, "process")} still there.` : "Stopped.";
+            }}
+          >
+            <p>Every further tool call of it is refused, and <code>sub run</code> ends its agent. The order is recorded in the run.</p>
+          </Confirmed>
+        )}
       </Lanes>
       <List
         label="What happened, in order"

@@ -46,6 +46,10 @@ export function Runs() {
   const [sparks, setSparks] = useState<Record<string, number[] | null>>({});
   const active = useSignal<string | null>(null);
   const sort = words.get("sort") ?? "started";
+  const [marked, setMarked] = useState<string[]>([]);
+  /** The last two that were marked. */
+  const mark = (id: string) => setMarked((before) => (before.includes(id) ? before.filter((one) => one !== id) : [...before, id].slice(-2)));
+  const compared = marked.length === 2 ? address("/compare", { run: marked[1]!, with: marked[0]! }) : null;
 
   const load = async (cursor: string | null) => {
     const asking = new URLSearchParams(text);
@@ -91,6 +95,19 @@ export function Runs() {
   }, [rows, sort]);
 
   const columns: Column<RunRow>[] = [
+    {
+      name: "≷",
+      class: "wide",
+      cell: (run) => (
+        <input
+          type="checkbox"
+          aria-label={`Compare run ${oneLine(run.run_id)}`}
+          checked={marked.includes(run.run_id)}
+          onClick={(event) => event.stopPropagation()}
+          onChange={() => mark(run.run_id)}
+        />
+      ),
+    },
     { name: "Started", cell: (run) => <time title={`${run.started_at} (UTC)`}>{clock(run.started_at)}</time> },
     { name: "Status", cell: (run) => <span class={`badge ${run.status.toLowerCase()}`}>{run.status.toLowerCase()}</span> },
     { name: "Agent", class: "name", cell: (run) => <bdi>{known(run.agent_id)}</bdi> },
@@ -116,6 +133,7 @@ export function Runs() {
           </select>
         </label>
         <span class="quiet">{count(rows.length, "run")}{older !== null ? " and older ones" : ""}</span>
+        {compared && <a class="button" href={compared}>Compare the two that are marked</a>}
         <Copy text={command(RUN_FILTERS, words, "runs")} label="Copy as sub runs" />
       </div>
       {typeof filters === "string" && <Trouble text={filters} />}
@@ -131,6 +149,11 @@ export function Runs() {
           active={active.value}
           onActive={(run) => (active.value = run.run_id)}
           onOpen={(run) => go(address("/run", { run: run.run_id }))}
+          onKey={(key, run) => {
+            if (key !== "c") return false;
+            mark(run.run_id);
+            return true;
+          }}
           more={older !== null}
           onEnd={() => older !== null && void load(older)}
         />

@@ -2,9 +2,10 @@
 import { signal } from "@preact/signals";
 import type { Changes } from "./api.gen";
 import { ask } from "./ask";
+import { inFile } from "./record";
 
-export type State = "connecting" | "live" | "away";
-export const state = signal<State>("connecting");
+export type State = "connecting" | "live" | "away" | "file";
+export const state = signal<State>(inFile ? "file" : "connecting");
 
 const FLUSH_MS = 33;
 const FIRST_RETRY_MS = 250;
@@ -24,7 +25,7 @@ export class Stream {
     private readonly begin: () => void,
     private readonly hear: (changes: Changes[]) => void,
   ) {
-    this.connect();
+    if (!inFile) this.connect();
   }
 
   close(): void {

@@ -10,8 +10,8 @@ from subluminal.cli.render.moments import moment_ms
 from subluminal.contracts.filters import LISTS, MOMENT, NUMBER
 
 if TYPE_CHECKING:
+    from subluminal.cli.record.source import Source
     from subluminal.contracts.filters import Filter
-    from subluminal.ledger.read.ledger import Ledger
 
 
 def filter_options(table: tuple[Filter, ...]) -> list[Option]:
@@ -29,7 +29,7 @@ def filter_options(table: tuple[Filter, ...]) -> list[Option]:
     ]
 
 
-def conditions(table: tuple[Filter, ...], values: Values, ledger: Ledger) -> dict[str, Any]:
+def conditions(table: tuple[Filter, ...], values: Values, ledger: Source) -> dict[str, Any]:
     """For `Filters` of this table. A run goes by whatever `Ledger.resolve_run` knows it by."""
     now = time.time_ns() // 1_000_000
     asked = {found.name: values[found.name] for found in table}

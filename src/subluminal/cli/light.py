@@ -10,6 +10,7 @@ from subluminal.reports.printable import printable
 
 # name -> (module, attribute) of its `options.Command`.
 LIGHT = {
+    "hints": ("subluminal.cli.control.hints", "HINTS"),
     "query": ("subluminal.cli.record.query", "QUERY"),
     "runs": ("subluminal.cli.record.runs", "RUNS"),
     "show": ("subluminal.cli.record.show", "SHOW"),
@@ -18,6 +19,13 @@ LIGHT = {
 
 
 def run(args: list[str]) -> int:
+    try:
+        return _run(args)
+    except KeyboardInterrupt:  # also while an error is being told
+        return 130
+
+
+def _run(args: list[str]) -> int:
     open_streams()
     entry = LIGHT.get(args[0]) if args else None
     if entry is not None:
@@ -59,8 +67,6 @@ def guarded(work: Callable[[], int]) -> int:
         for line in [f"sub: {error}", *([f"  {error.hint}"] if error.hint else [])]:
             print(printable(line, keep="\n"), file=sys.stderr)
         return error.exit_code
-    except KeyboardInterrupt:
-        return 130
     except BrokenPipeError:
         # The reader (`| head`) has gone: that is its right, not an error. Keep the interpreter's exit flush quiet.
         sys.stdout = None

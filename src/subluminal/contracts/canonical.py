@@ -33,6 +33,10 @@ from subluminal.contracts.digest import sha256_hex
 from subluminal.contracts.errors import CanonicalError
 from subluminal.native.chosen import core
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 # Other parsers give up between 64 (.NET) and 10,000 (Go) levels; at 256, code that walks a value with two Python
 # frames per level stays well inside CPython's limit of 1,000.
 MAX_DEPTH = 256
@@ -88,11 +92,8 @@ def parse(raw: bytes) -> Any:
     return read_args(raw)[0]
 
 
-def read_args(raw: bytes) -> tuple[Any, bytes]:
+def _read_args(raw: bytes) -> tuple[Any, bytes]:
     """The value and the canonical form of one JSON text, from one reading."""
-    if _read_args is not None and (read := _read_args(raw)) is not None:
-        both: tuple[Any, bytes] = read
-        return both
     try:
         value = _decode_integers(raw)
         canonical = _encode(value)
@@ -339,4 +340,4 @@ def _encode_checked(value: Any) -> bytes:
 _encode = msgspec.json.Encoder(order="sorted", decimal_format="number", enc_hook=attrgetter("spelling")).encode
 _decode_integers = msgspec.json.Decoder(float_hook=_refuse_number).decode
 _decode_numbers = msgspec.json.Decoder(float_hook=_number).decode
-_read_args = None if core is None else core.read_args
+read_args: Callable[[bytes], tuple[Any, bytes]] = _read_args if core is None else core.bound("read_args", _read_args)

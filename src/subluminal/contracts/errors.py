@@ -12,7 +12,8 @@ SubluminalError                 2
 │   └── LoginUnreachable        2   nobody could be asked; what is stored stays as it is
 ├── ToolsError                  2   a lock of tools cannot be read, or nothing may be approved from here
 ├── ClientConfigError           2   an agent client's configuration cannot be changed safely
-└── AgentError                  2   an agent back end cannot be run
+├── AgentError                  2   an agent back end cannot be run
+└── FleetError                  2   a fleet cannot be reached, believed, joined or published to
 """
 
 from __future__ import annotations
@@ -79,4 +80,8 @@ class ClientConfigError(SubluminalError):
 
 
 class AgentError(SubluminalError):
+    pass
+
+
+class FleetError(SubluminalError):
     pass

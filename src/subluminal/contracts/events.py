@@ -239,12 +239,42 @@ class ItemSeen(Struct):
     was_definition: str | UnsetType = UNSET  # of what it differs from, where it is pinned
 
 
+class ResultKept(Struct):
+    """What `record.results` made of a result. `bytes`: its size as it passed.
+
+    `hash`: the chain of the producer's kept results up to this one (SHA-256), where it is kept. So the record vouches
+    for what stands beside it, and can lose it without a gap of its own.
+    """
+
+    state: Literal["whole", "masked", "too_large", "no_room"]
+    bytes: Count
+    hash: str | UnsetType = UNSET
+
+
 class ToolsListed(Struct):
     """`launch` tells servers of one name apart that are started or reached in different ways."""
 
     server_name: str
     launch: str
     items: list[ItemSeen]
+
+
+class Promoted(Struct):
+    """`scope`: for the run, or in `file` for good. `change`: the rule that was put in, or the limits that were raised.
+
+    `call_id` and `rule_id`: the call that was promoted, and the rule that had decided it.
+    """
+
+    promote_id: str
+    call_id: str
+    scope: Literal["session", "persist"]
+    policy_id: str
+    by: str
+    summary: str
+    change: dict[str, Any]
+    rule_id: str | UnsetType = UNSET
+    file: str | UnsetType = UNSET
+    policy_hash: str | UnsetType = UNSET  # of the policy as it was written
 
 
 class Envelope(Struct, kw_only=True, tag_field="type"):
@@ -282,6 +312,7 @@ class ToolCallEnd(Envelope, tag="tool_call_end", kw_only=True):
     result_stream_hash: str | UnsetType = UNSET
     overhead_us: Count | UnsetType = UNSET  # additive: the shim's own time on this call
     waited_ms: Count | UnsetType = UNSET  # additive: time between the legs of a multi-round-trip call
+    result_kept: ResultKept | UnsetType = UNSET  # additive: what of the result is kept beside the record
 
 
 class RunEnd(Envelope, tag="run_end", kw_only=True):
@@ -335,6 +366,12 @@ class ToolsSeen(Envelope, tag="tools_seen", kw_only=True):
     tools: ToolsListed
 
 
+class Promote(Envelope, tag="promote", kw_only=True):
+    """Additive: a person has let a call through that was refused, or refuses calls like one that was not."""
+
+    promote: Promoted
+
+
 Event = (
     RunStart
     | ToolCallStart
@@ -350,6 +387,7 @@ Event = (
     | SettingsChange
     | ModelMessage
     | ToolsSeen
+    | Promote
 )
 
 _encoder = msgspec.json.Encoder()

@@ -204,7 +204,9 @@ _SLOW_HELP = "It took at least so many milliseconds."
 # ALLOW is never noted down beside an ALLOW.
 _WOULD = tuple(word for word in vocab.ACTIONS if word != "ALLOW")
 _WOULD_HELP = "What a policy that only observes would have decided."
-_RUN = Filter("run_id", "--run", EXACT, "Run: its id, a beginning of it, last, last~1.", known_from=RUN, metavar="RUN")
+_RUN = Filter(
+    "run_id", "--run", EXACT, "Run: its id, a beginning or end of it, last, last~1.", known_from=RUN, metavar="RUN"
+)
 CALL_FILTERS = (
     _RUN,
     *_IDENTITY,
@@ -230,6 +232,8 @@ RUN_FILTERS = (
     Filter("status", "--status", WORDS, "How it ended, or RUNNING.", words=("RUNNING", *vocab.RUN_STATUSES)),
     *_moments("started_at"),
 )
+# On refusals, for the hint ledger.
+HINT_FILTERS = tuple(found for found in CALL_FILTERS if found.name in ("rule_id", "since_ms"))
 # What calls have and runs have not: asked of runs, it finds those with such a call.
 OF_THEIR_CALLS = tuple(
     found for found in CALL_FILTERS if found.kind != MOMENT and found.name not in {each.name for each in RUN_FILTERS}
@@ -273,6 +277,11 @@ class EventFilters(Filters):
 class RunFilters(Filters):
     __slots__ = ()
     table = RUN_FILTERS
+
+
+class HintFilters(Filters):
+    __slots__ = ()
+    table = HINT_FILTERS
 
 
 def known_at(row: Row, event_type: str) -> Row:

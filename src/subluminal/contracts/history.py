@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Struct
 
+from subluminal.contracts.canonical import digest, read_args
+from subluminal.contracts.errors import CanonicalError
 from subluminal.contracts.identity import Identity
 
 
 class RecordedCall(Struct, eq=False):
-    """Times are wall-clock milliseconds. What the record does not tell is None (`args_hash`: empty)."""
+    """Times are wall-clock milliseconds. What the record does not tell is None (`args_hash`: empty).
+
+    `stood`: the classes that the tool had by what its server says of it; `stood_told`: those of which the record can
+    tell whether it had them.
+    """
 
     call_id: str
     server_name: str
@@ -19,6 +27,8 @@ class RecordedCall(Struct, eq=False):
     bytes_in: int = 0
     args_preview: str | None = None
     tags: frozenset[str] = frozenset()
+    stood: frozenset[str] = frozenset()
+    stood_told: frozenset[str] = frozenset()
     ambiguous: str | None = None
     continues: str | None = None
     observed: bool = False
@@ -41,3 +51,14 @@ class RecordedRun(Struct, eq=False):
     identity: Identity
     calls: list[RecordedCall]
     policy_tags: frozenset[str] | None
+
+
+def whole_arguments(args_preview: str | None, args_hash: str) -> dict[str, Any] | None:
+    """The arguments of a call, if the preview is all of them and unmasked: the hash proves it."""
+    if args_preview is None:
+        return None
+    try:
+        value, canonical = read_args(args_preview.encode())
+    except (CanonicalError, UnicodeEncodeError):
+        return None
+    return value if digest(canonical) == args_hash and isinstance(value, dict) else None

@@ -54,6 +54,8 @@ class Defaults(Part, kw_only=True):
     # arguments are left out of lists.
     changed_tools: Literal["allow", "warn", "quarantine"] | UnsetType = UNSET
     hide_denied_tools: bool | UnsetType = UNSET
+    # Additive: whether arguments are held against the input schema of their tool, and against which.
+    check_schemas: Literal["none", "pinned", "listed"] | UnsetType = UNSET
 
 
 class WorkloadSelector(Part, kw_only=True):

@@ -15,7 +15,7 @@ OPTIONAL_EVENT_TYPES = ("hint_issued", "policy_loaded", "secret_injection", "shi
 EVENT_TYPES = REQUIRED_EVENT_TYPES + OPTIONAL_EVENT_TYPES
 # Ours: what the agent itself reported, that a client's settings changed while it ran, what a model's provider states of
 # a message, and what a server says of its tools that was not known.
-ADDITIVE_EVENT_TYPES = ("agent_event", "settings_change", "model_message", "tools_seen")
+ADDITIVE_EVENT_TYPES = ("agent_event", "settings_change", "model_message", "tools_seen", "promote")
 CLIENTS = ("claude", "codex", "headless", "custom", "unknown")
 ENVS = ("dev", "ci", "prod", "unknown")
 MODES = ("observe", "guardrails", "control")
@@ -88,9 +88,14 @@ MESSAGE_TOO_LARGE = "MESSAGE_TOO_LARGE"
 TOOL_NOT_LISTED = "TOOL_NOT_LISTED"
 LEGS_EXCEEDED = "LEGS_EXCEEDED"
 TOOL_QUARANTINED = "TOOL_QUARANTINED"
+PROMOTED = "PROMOTED"
+REPLAYED = "REPLAYED"
+SCHEMA_MISMATCH = "SCHEMA_MISMATCH"
+POLICY_OVERDUE = "POLICY_OVERDUE"
+FLEET_STOP = "FLEET_STOP"
 REASON_CODES = (
     DEFAULT_ALLOW, ALLOWLIST_MATCH, DENYLIST_MATCH, BUDGET_EXCEEDED, RATE_LIMITED, BREAKER_ERRORS, BREAKER_REPEAT,
     BREAKER_LATENCY, DUPLICATE_CALL, RUN_TERMINATED, AMBIGUOUS_MESSAGE, POLICY_INVALID, EVALUATION_ERROR,
     UNINSPECTED_ARGS, UNJUDGED_ARGS, MESSAGE_TOO_LARGE, TOOL_NOT_LISTED, LEGS_EXCEEDED,
-    TOOL_QUARANTINED,
+    TOOL_QUARANTINED, PROMOTED, REPLAYED, SCHEMA_MISMATCH, POLICY_OVERDUE, FLEET_STOP,
 )  # fmt: skip

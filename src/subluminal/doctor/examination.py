@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from subluminal.contracts.errors import SubluminalError
 from subluminal.doctor.clients import check_clients
 from subluminal.doctor.findings import ERROR, Area
+from subluminal.doctor.fleet import check_fleet
 from subluminal.doctor.home import check_home, check_runs
 from subluminal.doctor.hooks import check_hooks
 from subluminal.doctor.installation import check_installation
 from subluminal.doctor.ledger import check_ledger
 from subluminal.doctor.policy import check_policy
 from subluminal.doctor.settings import check_config, check_secrets
+from subluminal.doctor.tools import check_tools
 
 
-def examine(cwd: str, *, self_test: bool = False) -> list[Area]:
-    """Every area in turn; the self-test, which takes seconds, if asked for."""
+def examine(cwd: str, *, self_test: bool = False, fleet: dict[str, Any] | None = None) -> list[Area]:
+    """Every area in turn; the self-test, which takes seconds, if asked for. `fleet`: of a machine that joined one."""
     installation = _guarded("installation", check_installation)
     areas = [installation, _guarded("home", check_home)]
     try:
@@ -25,6 +28,9 @@ def examine(cwd: str, *, self_test: bool = False) -> list[Area]:
         settings, config = _failed("settings", error), None
     areas.append(settings)
     areas.append(_guarded("policy", lambda: check_policy(cwd)))
+    if fleet is not None:
+        areas.append(_guarded("fleet", lambda: check_fleet(fleet)))
+    areas.append(_guarded("tools", lambda: check_tools(cwd)))
     areas.append(_guarded("secrets", lambda: check_secrets(config)))
     try:
         areas += check_clients(cwd, installation.facts.get("sub"))

@@ -27,6 +27,8 @@ def _check(area: Area, source: PolicySource) -> str:
     except PolicyError as error:
         facts["error"] = str(error)
         fix = "sub policy lint " + quoted(source.path) if source.path else f"unset {source.origin}"
+        if source.origin in ("fleet", "stop"):
+            fix = "sub fleet keep --once"
         message = f"{source.origin} policy does not load, so every tool call is refused: {error}"
         area.add(ERROR, "policy-invalid", message, fix)
         return f"not loaded ({source.origin}: {where}), so every call is refused"

@@ -68,16 +68,23 @@ def run_of_this_process() -> str | None:
     terminal of such a client (an editor) is not meant.
     """
     found = run_environment([os.getpid(), *upwards(os.getppid())]).get("SUB_RUN_ID")
-    if found or os.isatty(0):
-        return found
+    return found if found or os.isatty(0) else _derived_above(os.getppid())
+
+
+def run_of_process(pid: int) -> str | None:
+    """The same of another process of ours."""
+    return run_environment([pid, *upwards(process_facts(pid)[1])]).get("SUB_RUN_ID") or _derived_above(pid)
+
+
+def _derived_above(pid: int) -> str | None:
     from subluminal.host.files import read_private
     from subluminal.host.identity import host_id
 
     host = host_id()
-    for pid in upwards(os.getppid()):
-        _, _, started = process_facts(pid)
+    for above in upwards(pid):
+        _, _, started = process_facts(above)
         try:
-            return read_private(home.derived_run_file(_process_digest(host, pid, started)[:32]), 64).decode("ascii")
+            return read_private(home.derived_run_file(_process_digest(host, above, started)[:32]), 64).decode("ascii")
         except (OSError, UnicodeDecodeError):
             continue
     return None

@@ -5,7 +5,8 @@ file nothing is imported and nothing is parsed.
 
 The project's file (`.subluminal/config.toml`, found from the working directory up to the repository's root) comes from
 whoever wrote the repository. It may only make things stricter: more redaction patterns, a smaller preview, a shorter
-timeout, `audit = "before"`. Anything else in it is left out with a warning, and a broken one never stops a tool.
+timeout, `audit = "before"`, `results = "off"`. Anything else in it is left out with a warning, and a broken one never
+stops a tool.
 """
 
 from __future__ import annotations
@@ -29,6 +30,11 @@ IDLE_EXIT_S = 900.0
 HEALTH_MS = 300_000
 AUDITS = ("after", "before")
 REFUSAL_STYLES = ("error", "result")
+RESULTS = ("off", "all")
+# What is inspected is what can be kept: a larger result is never held.
+MAX_RESULT_BYTES = MAX_INSPECT_BYTES
+# Of one producer, deflated: a day of work with a chatty server, and not the user's disk.
+MAX_RESULTS_BYTES = 64 * 1024 * 1024
 
 # section -> key -> smallest and largest number, or the words allowed. 0 ms means "never".
 _NUMBERS: dict[str, dict[str, tuple[int, int]]] = {
@@ -40,13 +46,15 @@ _NUMBERS: dict[str, dict[str, tuple[int, int]]] = {
         "health_ms": (0, 1 << 40),
     },
     "servers": {"timeout_ms": (0, 1 << 40)},
+    "record": {"max_result_bytes": (0, 1 << 30), "max_results_bytes": (0, 1 << 40)},
 }
 _WORDS: dict[str, dict[str, tuple[str, ...]]] = {
     "shim": {"audit": AUDITS, "refusal_style": REFUSAL_STYLES},
     "servers": {"audit": AUDITS, "refusal_style": REFUSAL_STYLES},
+    "record": {"results": RESULTS},
 }
-_SERVER_LISTS = ("secret_bindings", "confirmed", "env_allowlist")
-_SECTIONS = ("shim", "ledger", "redaction", "servers", "proxy")
+_SERVER_LISTS = ("secret_bindings", "confirmed", "env_allowlist", "record")
+_SECTIONS = ("shim", "ledger", "redaction", "servers", "proxy", "record", "telemetry")
 
 
 class ServerConfig:
@@ -73,7 +81,8 @@ class Config:
 
     __slots__ = (
         "_environ", "_from_environ", "_servers", "audit", "health_ms", "max_inspect_bytes", "max_message_bytes",
-        "max_preview_bytes", "patterns", "proxy", "refusal_style", "timeout_ms", "warnings",
+        "max_preview_bytes", "max_result_bytes", "max_results_bytes", "patterns", "proxy", "refusal_style", "results",
+        "timeout_ms", "warnings",
     )  # fmt: skip
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -84,6 +93,9 @@ class Config:
         self.health_ms = HEALTH_MS
         self.audit = "after"
         self.refusal_style = "error"
+        self.results = "off"
+        self.max_result_bytes = MAX_RESULT_BYTES
+        self.max_results_bytes = MAX_RESULTS_BYTES
         self.patterns: list[tuple[str, str]] = []
         self.warnings: list[str] = []
         self.proxy: tuple[dict[str, Any], str] = {}, ""
@@ -109,6 +121,13 @@ class Config:
                 server.secret_bindings = from_environ
                 server.bindings_from_environ = True
         return server
+
+    def keeps_results(self, name: str | None = None) -> bool:
+        """Whether results of this server are kept, beside their previews; without a name: of any."""
+        own = {} if "results" in self._from_environ else self._servers
+        if name is None:
+            return self.results == "all" or any(server.get("results") == "all" for server in own.values())
+        return bool(own.get(name, {}).get("results", self.results) == "all")
 
     def server_names(self) -> list[str]:
         return list(self._servers)
@@ -221,6 +240,8 @@ def _apply_user(config: Config, document: dict[str, Any], path: str) -> None:
             _idle_exit_s(table, path)
         elif section == "proxy":
             config.proxy = table, path  # read by `host.proxied`: a fault there keeps no shim from its work
+        elif section == "telemetry":
+            continue  # read by `fleet.telemetry.settings`, for the same reason
         elif section == "servers":
             for name, own in table.items():
                 config._servers[name] = _server(own, f"{path}: [servers.{name}]")
@@ -246,6 +267,12 @@ def _server(table: Any, where: str) -> dict[str, Any]:
             if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
                 raise ConfigError(f"{where}: env_allowlist must be a list of names")
             own[key] = tuple(value)
+        elif key == "record":
+            if not isinstance(value, dict) or any(name != "results" for name in value):
+                raise ConfigError(
+                    f"{where}: record must be a table with `results`", hint='record = { results = "all" }'
+                )
+            own |= {name: _setting("record", name, word, where) for name, word in value.items()}
         else:
             own[key] = _setting("servers", key, value, where)
     return own
@@ -311,16 +338,20 @@ def _apply_project(config: Config, path: str) -> None:
     except ConfigError as error:
         config.warnings.append(f"{error}; the project's settings were left out")
         return
-    shim = document.pop("shim", {})
+    tables = [(section, document.pop(section, {})) for section in ("shim", "record")]
     left_out = [f"[{section}]" for section in document]
-    for key, value in shim.items() if isinstance(shim, dict) else ():
+    for section, key, value in [
+        (section, *item) for section, table in tables if isinstance(table, dict) for item in table.items()
+    ]:
         try:
-            setting = _setting("shim", key, value, path)
+            setting = _setting(section, key, value, path)
         except ConfigError as error:
             config.warnings.append(str(error))
             continue
         if _tightens(config, key, setting):
             setattr(config, key, setting)
+            if key == "results":
+                config._from_environ.add(key)  # the user's word for one server does not undo it either
         elif setting != getattr(config, key):
             left_out.append(key)
     if left_out:
@@ -335,11 +366,14 @@ def _tightens(config: Config, key: str, value: int | str) -> bool:
         return int(value) <= config.max_preview_bytes
     if key == "timeout_ms":
         return int(value) > 0 and (not config.timeout_ms or int(value) <= config.timeout_ms)
-    return False
+    return key == "results" and value == "off"
 
 
 def _apply_environ(config: Config, environ: Mapping[str, str], of_entry: bool) -> None:
-    """The shim's settings; `idle_exit_s` has the daemon's own variable."""
+    """The shim's settings and whether results are kept; `idle_exit_s` has the daemon's own variable."""
+    if text := environ.get("SUB_RECORD_RESULTS"):
+        config.results = str(_setting("record", "results", text, "SUB_RECORD_RESULTS"))
+        config._from_environ.add("results")
     for key in (*_NUMBERS["shim"], *_WORDS["shim"]):
         name = "SUB_" + key.upper()
         text = environ.get(name)

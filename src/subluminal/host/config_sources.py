@@ -13,6 +13,7 @@ DEFAULT = "default"
 _SHIM = (
     "audit", "health_ms", "max_inspect_bytes", "max_message_bytes", "max_preview_bytes", "refusal_style", "timeout_ms"
 )  # fmt: skip
+_RECORD = ("max_result_bytes", "max_results_bytes", "results")
 _PER_SERVER = ("audit", "refusal_style", "timeout_ms")
 
 
@@ -29,7 +30,10 @@ def settings_in_force(environ: Mapping[str, str], cwd: str) -> tuple[list[Settin
     config = load_config(environ, cwd)
     path = config_file(sub_home(environ))
     found = [Setting("home", sub_home(environ), "SUB_HOME" if environ.get("SUB_HOME") else DEFAULT)]
-    found += [Setting(f"shim.{key}", getattr(config, key), _source(key, config, environ, cwd, path)) for key in _SHIM]
+    for section, keys in (("shim", _SHIM), ("record", _RECORD)):
+        for key in keys:
+            source = _source(section, key, config, environ, cwd, path)
+            found.append(Setting(f"{section}.{key}", getattr(config, key), source))
     idle = "SUB_LEDGER_IDLE_S" if "SUB_LEDGER_IDLE_S" in environ else path
     seconds = idle_exit_s(environ)
     kept = idle != path or "idle_exit_s" in user_settings(environ).get("ledger", {})
@@ -41,11 +45,11 @@ def settings_in_force(environ: Mapping[str, str], cwd: str) -> tuple[list[Settin
     return found, config.warnings
 
 
-def _source(key: str, config: Config, environ: Mapping[str, str], cwd: str, path: str) -> str:
-    variable = f"SUB_{key.upper()}"
-    if variable in environ:
+def _source(section: str, key: str, config: Config, environ: Mapping[str, str], cwd: str, path: str) -> str:
+    variable = "SUB_RECORD_RESULTS" if key == "results" else f"SUB_{key.upper()}"
+    if variable in environ and (section == "shim" or key == "results"):
         return variable
-    own = user_settings(environ).get("shim", {})
+    own = user_settings(environ).get(section, {})
     without_project = own.get(key, getattr(Config({}), key))
     if getattr(config, key) != without_project:
         return _project(cwd, path)
@@ -65,6 +69,8 @@ def _of_server(config: Config, name: str, path: str) -> list[Setting]:
     own = user_settings(os.environ).get("servers", {}).get(name, {})
     server = config.server(name)
     found = [Setting(f"servers.{name}.{key}", getattr(server, key), path) for key in _PER_SERVER if key in own]
+    if "record" in own:
+        found.append(Setting(f"servers.{name}.record.results", "all" if config.keeps_results(name) else "off", path))
     for binding in server.secret_bindings:
         source = "SUB_SECRET_BINDINGS" if server.bindings_from_environ else path
         what = f"{binding.source} {binding.secret_ref}"

@@ -22,9 +22,19 @@ backups/        clients' files as they were before an import
 secrets/        the file key store
 logins/         logins at remote servers: `<ref>` (tokens, where the file store keeps them), `<ref>.json` (what may be
                 told of it), `<ref>.lock` (one refresh at a time)
+results/        results that are kept (`record.results`): a directory for each run, `<hash>/<shim_id>.results`
 tools/          what servers say of their tools: `<hash>.json`, one for each server as it is configured
 tools.lock      what of it the user has approved
 headless/       journals of `sub run --headless` while it is on
+fleet/          of a machine that has joined a fleet
+fleet/joined.json which fleet, and how
+fleet/tuf/      what is trusted of its origin
+fleet/policy/   policies and stops as they were verified and compiled: `policies.laid`, `stops.laid`, `<hash>.json`
+fleet/state.json what its keeper has seen
+fleet/keeper.log the keeper's log (and .1, the one before)
+fleet/keeper.lock held by the keeper
+fleet/shipped.db how far the record was shipped
+fleet/telemetry.json how far spans were sent; also where no fleet was joined
 
 A repository may have `.subluminal/` with a `policy.yaml`, a `config.toml` and a `tools.lock` of its own.
 
@@ -136,6 +146,7 @@ ledgerd_pid = _entry(_FILES, "ledgerd.pid")
 ledgerd_log = _entry(_FILES, "ledgerd.log")
 token_file = _entry(_FILES, "http_token")
 host_id_file = _entry(_FILES, "host_id")
+telemetry_file = _entry(_FILES, os.path.join("fleet", "telemetry.json"))
 spool_dir = _entry(_DIRECTORIES, "spool")
 run_dir = _entry(_DIRECTORIES, "run")
 state_dir = _entry(_DIRECTORIES, "state")
@@ -147,7 +158,17 @@ headless_dir = _entry(_DIRECTORIES, "headless")
 bin_dir = _entry(_DIRECTORIES, "bin")
 closed_dir = _entry(_DIRECTORIES, "closed")
 known_tools_dir = _entry(_DIRECTORIES, "tools")
+results_dir = _entry(_DIRECTORIES, "results")
 tools_lock_file = _entry(_FILES, "tools.lock")
+fleet_dir = _entry(_DIRECTORIES, "fleet")
+joined_file = _entry(_FILES, os.path.join("fleet", "joined.json"))
+fleet_state_file = _entry(_FILES, os.path.join("fleet", "state.json"))
+fleet_lock_file = _entry(_FILES, os.path.join("fleet", "keeper.lock"))
+laying_lock_file = _entry(_FILES, os.path.join("fleet", "laying.lock"))
+fleet_tuf_dir = _entry(_DIRECTORIES, os.path.join("fleet", "tuf"))
+keeper_log = _entry(_FILES, os.path.join("fleet", "keeper.log"))
+laid_dir = _entry(_DIRECTORIES, os.path.join("fleet", "policy"))
+shipped_db = _entry(_FILES, os.path.join("fleet", "shipped.db"))
 
 
 def heads_path(ledger_db: str) -> str:
@@ -167,6 +188,10 @@ def wide_state_file(home: str | None = None) -> str:
     return os.path.join(state_dir(home), "wide.2.state")
 
 
+def promotes_file(name: str) -> str:
+    return os.path.join(run_dir(), f"{name}.promotes")
+
+
 def tool_notes_file(name: str) -> str:
     return os.path.join(run_dir(), f"{name}.tools")
 
@@ -177,6 +202,10 @@ def known_tools_file(name: str) -> str:
 
 def known_tools_lock() -> str:
     return os.path.join(known_tools_dir(), ".lock")
+
+
+def run_results_dir(name: str, home: str | None = None) -> str:
+    return os.path.join(results_dir(home), name)
 
 
 def run_names_file(name: str) -> str:
@@ -214,6 +243,15 @@ def judges_lock() -> str:
 
 def snapshot_file(source_hash: str) -> str:
     return os.path.join(snapshot_dir(), source_hash + ".json")
+
+
+def laid_list(which: str, home: str | None = None) -> str:
+    """Which of the laid snapshots are in force: of `policies`, or of `stops`."""
+    return os.path.join(laid_dir(home), which + ".laid")
+
+
+def laid_snapshot(policy_hash: str, home: str | None = None) -> str:
+    return os.path.join(laid_dir(home), policy_hash + ".json")
 
 
 def repository_files(directory: str, relative: str) -> list[str]:

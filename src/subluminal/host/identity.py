@@ -228,7 +228,7 @@ def discover(
         agent_id=environ.get("SUB_AGENT_ID") or known_client,
         client=known_client,
         env=env if env in ENVS else "unknown",
-        principal=principal or _user(environ),
+        principal=principal or user_name(environ),
         workload=workload if workload is not None else _own_workload(environ, directory),
         meta=_given_meta(environ),
     )
@@ -264,7 +264,7 @@ def _in_pod(environ: Mapping[str, str]) -> bool:
     return "KUBERNETES_SERVICE_HOST" in environ or os.path.isdir(_SERVICE_ACCOUNT_DIR)
 
 
-def _user(environ: Mapping[str, str]) -> str:
+def user_name(environ: Mapping[str, str]) -> str:
     """The user's name; that of the uid where no variable has one (services, containers), or the number."""
     named = environ.get("USER") or environ.get("LOGNAME")
     if named:
@@ -321,7 +321,7 @@ def _own_workload(environ: Mapping[str, str], directory: str | None) -> dict[str
         from subluminal.host import pod
 
         return pod.describe(environ, _SERVICE_ACCOUNT_DIR, _say)
-    local: dict[str, Any] = {"user": _user(environ)}
+    local: dict[str, Any] = {"user": user_name(environ)}
     repository = None if directory is None else repository_root(directory or os.getcwd())
     if repository is not None:
         local["repo_path"] = repository

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
-from subluminal.http.bodies import Body, request_body
+from subluminal.http.bodies import Body, Sized, request_body
 from subluminal.http.heads import HEAD_END, HttpFault, has_bare_newline, read_request, response_bytes
 from subluminal.http.limits import (
     BODY_SECONDS,
@@ -29,6 +29,7 @@ from subluminal.http.limits import (
 )
 from subluminal.http.loop import tune
 from subluminal.http.recurring import Recurring, recurring
+from subluminal.http.together import FEW
 from subluminal.http.visits import Listener, Visit
 
 if TYPE_CHECKING:
@@ -118,12 +119,11 @@ class Inbound(asyncio.Protocol):
             self._buffer += data
             if len(self._buffer) > MAX_HEAD_BYTES:
                 self._pause_reading()
+        elif not self._buffer:
+            self._since = self._serving.clock()
+            self._read_head(data)
         else:
-            before = len(self._buffer)
-            if not before:
-                self._since = self._serving.clock()
-            self._buffer += data
-            self._read_head(before)
+            self._read_head(self._buffer + data, len(self._buffer))
 
     def eof_received(self) -> bool:
         """A client that has left, and one that only closes its side, look the same until something is written: both
@@ -147,43 +147,49 @@ class Inbound(asyncio.Protocol):
 
     # -- reading --------------------------------------------------------------------------------------------------
 
-    def _read_head(self, looked_at: int = 0) -> None:
-        buffer = self._buffer
-        end = buffer.find(HEAD_END, max(0, looked_at - 3))
-        if end < 0 and len(buffer) <= MAX_HEAD_BYTES:
+    def _read_head(self, buffer: bytes, looked_at: int = 0) -> None:
+        at = buffer.find(HEAD_END, max(0, looked_at - 3)) + 4
+        if at < 4 and len(buffer) <= MAX_HEAD_BYTES:
+            self._buffer = buffer
             if not buffer[:1].isupper() or has_bare_newline(buffer, looked_at):
                 self.refuse(HttpFault(400, "malformed HTTP"))
             return
-        if not 0 <= end <= MAX_HEAD_BYTES:
+        if not 4 <= at <= MAX_HEAD_BYTES + 4:
+            self._buffer = buffer
             self.refuse(HttpFault(431, "the head is too large"))
             return
-        known = self._recurring
-        body = None if known is None else known.again(buffer, end + 4)
-        if known is not None and body is not None:
+        known, body = self._recurring, None
+        length = -1 if known is None else known.again(buffer, at)
+        if known is not None and length >= 0:
             head = known.head
         else:
             try:
-                raw = buffer[: end + 4]
+                raw = buffer[:at]
                 head = read_request(raw)
                 body = request_body(head.headers, head.http_1_0)
             except HttpFault as fault:
+                self._buffer = buffer
                 self.refuse(fault)
                 return
             self._recurring = None if head.expects_continue else recurring(head, raw, body)
+            length = -1 if body.length is None else body.length
         visit = self._visit = Visit(head, self)
-        rest = buffer[end + 4 :]
-        if body.done:
-            self._buffer = rest
+        self._serving.under_way += 1
+        end = at + length
+        if at <= end <= len(buffer):  # all of it has come, as most do
+            self._buffer = buffer[end:]
             self._serving.arrived(visit)
+            if length:
+                visit.take(buffer[at:end])
             visit.whole()
             return
         self._buffer = b""
-        self._body = body
+        self._body = body or Sized(length)
         self._discarded = 0
         self._since = self._serving.clock()
         self._serving.arrived(visit)
-        if rest and self._transport is not None:
-            self.data_received(rest)
+        if at < len(buffer) and self._transport is not None:
+            self.data_received(buffer[at:])
 
     def _read_body(self, data: bytes) -> None:
         assert self._body is not None
@@ -240,16 +246,23 @@ class Inbound(asyncio.Protocol):
 
     # -- between two requests -------------------------------------------------------------------------------------
 
-    def answered(self, keep_alive: bool) -> None:
-        """The visit is over."""
+    def answered(self, keep_alive: bool, last: bytes = b"") -> None:
+        """The visit is over; `last` is the rest of its answer."""
+        serving, transport = self._serving, self._transport
         self._visit = None
-        self._since = self._serving.clock()
-        self._flush()
-        if not keep_alive or self._serving.ending:
+        self._since = serving.clock()
+        few = serving.under_way < FEW
+        serving.under_way -= 1
+        if few or self._held or self._leaving or not keep_alive:
+            self.hold(last)
+            self._flush()
+        elif transport is not None and last:
+            serving.together.write(transport, last)
+        if not keep_alive or serving.ending:
             self._leave()
         elif self._body is not None:
             self._resume_reading()
-        else:
+        elif self._paused or self._buffer or self._full:
             self._free()
 
     def _free(self) -> None:
@@ -269,7 +282,7 @@ class Inbound(asyncio.Protocol):
             and not (self._full or self._leaving or self._unknown)
             and self._buffer
         ):
-            self._read_head()
+            self._read_head(self._buffer)
 
     # -- writing --------------------------------------------------------------------------------------------------
 
@@ -288,6 +301,7 @@ class Inbound(asyncio.Protocol):
         held = self._held
         if held and self._transport is not None:
             self._held = b""
+            self._serving.together.flush()
             self._transport.write(held)
 
     # -- ending ---------------------------------------------------------------------------------------------------
@@ -317,6 +331,7 @@ class Inbound(asyncio.Protocol):
         if self._transport is None or self._leaving:
             return
         self._leaving = True
+        self._serving.together.flush()
         more_may_come = more_may_come or self._body is not None or bool(self._buffer)
         self._body = None
         self._buffer = b""
@@ -329,6 +344,7 @@ class Inbound(asyncio.Protocol):
     def _lose_visit(self) -> None:
         visit, self._visit = self._visit, None
         if visit is not None:
+            self._serving.under_way -= 1
             visit.lost()
 
     def abort(self) -> None:

@@ -7,7 +7,7 @@ import select
 import socket
 from typing import Any, Protocol, cast
 
-from subluminal.http.bodies import NO_BODY_STATUS, Body, response_body
+from subluminal.http.bodies import NO_BODY_STATUS, Body, Sized, response_body
 from subluminal.http.heads import (
     HEAD_END,
     Headers,
@@ -20,6 +20,9 @@ from subluminal.http.heads import (
 from subluminal.http.limits import MAX_HEAD_BYTES
 from subluminal.http.loop import tune
 from subluminal.http.recurring import Recurring, recurring
+from subluminal.http.together import Together
+
+_WITH_CONTENT = (b"POST", b"PUT", b"PATCH")
 
 
 class Asker(Protocol):
@@ -54,6 +57,7 @@ class Outbound(asyncio.Protocol):
         "idle_since",
         "is_full",
         "released",
+        "together",
     )
 
     def __init__(self) -> None:
@@ -70,14 +74,14 @@ class Outbound(asyncio.Protocol):
         self.idle_since = 0.0
         self.is_full = False  # more was sent than the server takes
         self.released: Any = None
+        self.together: Together | None = None  # for a request that may wait for others of this turn of the loop
 
     # -- asking ---------------------------------------------------------------------------------------------------
 
     def ask(self, method: bytes, target: bytes, headers: Headers | bytes, body: bytes, asker: Asker) -> None:
         """The whole request. `headers` state `host`; the length is stated here. As bytes they are `request_lines`."""
-        self.begin(
-            method, target, headers, len(body) if body or method in (b"POST", b"PUT", b"PATCH") else None, asker, body
-        )
+        length = len(body) if body or method in _WITH_CONTENT else None
+        self.begin(method, target, headers, length, asker, body)
 
     def begin(
         self,
@@ -95,8 +99,12 @@ class Outbound(asyncio.Protocol):
         if length is None:
             self._transport.write(lines + b"\r\n")
         else:
-            self._to_send = length - len(first)
-            self._transport.write(b"%bcontent-length: %d\r\n\r\n%b" % (lines, length, first))
+            self._to_send = left = length - len(first)
+            data = b"%bcontent-length: %d\r\n\r\n%b" % (lines, length, first)
+            if left or self.together is None:
+                self._transport.write(data)
+            else:
+                self.together.write(self._transport, data)
 
     def send(self, data: bytes) -> None:
         """More than was announced, or for an answer that has come already, is not sent: the next request would be
@@ -127,13 +135,15 @@ class Outbound(asyncio.Protocol):
     def is_fresh(self) -> bool:
         """Whether the server still holds the other end, as far as the kernel knows. A request on a connection that it
         has closed would fail, and could not be repeated: nobody knows whether it was read."""
-        if not self.usable:
+        transport = self._transport
+        if transport is None or self._asker is not None or transport.is_closing():
             return False
         if self._poll is None:
             # The sockets of both loops refuse to be read; a descriptor can be asked, whatever its number.
-            self._poll = select.poll()
-            self._poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
-        return not self._poll.poll(0)
+            poll = select.poll()
+            poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
+            self._poll = poll.poll
+        return not self._poll(0)
 
     def close(self) -> None:
         if self._transport is not None:
@@ -167,17 +177,19 @@ class Outbound(asyncio.Protocol):
                 asker.end()
             else:
                 asker.failed("the server closed the connection in the middle of its answer")
-        self._let_go()
+        released, self.released = self.released, None
+        if released is not None:
+            released(self)
 
     def data_received(self, data: bytes) -> None:
         if self._body is not None:
             self._read_body(data)
         elif self._asker is None:  # unasked for: this connection cannot be trusted any more
             self.close()
+        elif not self._buffer:
+            self._read_head(data, 0)
         else:
-            before = len(self._buffer)
-            self._buffer += data
-            self._read_head(before)
+            self._read_head(self._buffer + data, len(self._buffer))
 
     def pause_writing(self) -> None:
         self.is_full = True
@@ -191,8 +203,9 @@ class Outbound(asyncio.Protocol):
 
     # -- reading --------------------------------------------------------------------------------------------------
 
-    def _read_head(self, looked_at: int) -> None:
-        buffer, at = self._buffer, 0
+    def _read_head(self, buffer: bytes, looked_at: int) -> None:
+        at = 0
+        body: Body
         while True:
             end = buffer.find(HEAD_END, max(at, looked_at - 3))
             if end < 0 and len(buffer) - at <= MAX_HEAD_BYTES:
@@ -204,10 +217,13 @@ class Outbound(asyncio.Protocol):
                 self.fail("the head of its answer is too large")
                 return
             known = self._recurring
-            body = None if known is None or at or self._method != b"POST" else known.again(buffer, end + 4)
-            if known is not None and body is not None:
-                head = known.head
+            length = -1 if known is None or at or self._method != b"POST" else known.again(buffer, end + 4)
+            if known is not None and length >= 0:
+                head, body = known.head, Sized(length)
                 at = end + 4
+                if 0 < length <= len(buffer) - at:
+                    self._take_whole(head, body, buffer, at)
+                    return
                 break
             try:
                 raw = buffer[at : end + 4]
@@ -237,6 +253,20 @@ class Outbound(asyncio.Protocol):
         elif at < len(buffer):
             self._read_body(buffer[at:])
 
+    def _take_whole(self, head: ResponseHead, body: Sized, buffer: bytes, at: int) -> None:
+        """An answer that is all there, as most are."""
+        self._buffer = b""
+        self._keep_alive = head.keep_alive
+        self._body = body
+        end = at + (body.length or 0)
+        asker = self._asker
+        assert asker is not None
+        asker.head(head)
+        if self._body is body:
+            asker.data(buffer[at:end])
+        if self._body is body:
+            self._whole(buffer[end:])
+
     def _read_body(self, data: bytes) -> None:
         body = self._body
         assert body is not None
@@ -254,13 +284,16 @@ class Outbound(asyncio.Protocol):
         """Used again only if nothing of this exchange is left, neither of the answer nor of the request."""
         asker, self._asker = self._asker, None
         self._body = None
-        self.resume()
+        if self._paused:
+            self.resume()
         if self._to_send or self._transport.get_write_buffer_size():
             self._to_send = 0
             self._abort()
         elif rest or not self._keep_alive:
             self.close()
-        self._let_go()
+        released, self.released = self.released, None
+        if released is not None:
+            released(self)
         if asker is not None:
             asker.end()
 
@@ -272,8 +305,3 @@ class Outbound(asyncio.Protocol):
         self._abort()
         if asker is not None:
             asker.failed(why)
-
-    def _let_go(self) -> None:
-        released, self.released = self.released, None
-        if released is not None:
-            released(self)

@@ -22,15 +22,26 @@ from subluminal.http.limits import (
     POOL_WAITING,
 )
 from subluminal.http.outbound import Asker, Outbound
+from subluminal.http.together import FEW, Together
 from subluminal.http.urls import Origin
 
 __all__ = ["Origin", "Pool"]
 
 
-class _Waiting:
-    """A request that waits for a connection."""
+class _Asked:
+    """A request, for whoever gives it up, pauses or resumes its answer."""
 
-    __slots__ = ("asker", "body", "headers", "length", "method", "outbound", "started", "target", "task")
+    __slots__ = ("asker", "outbound")
+
+    def __init__(self, asker: Asker, outbound: Outbound | None = None) -> None:
+        self.asker = asker
+        self.outbound = outbound  # once it is sent
+
+
+class _Waiting(_Asked):
+    """One that waits for a connection."""
+
+    __slots__ = ("body", "headers", "length", "method", "started", "target", "task")
 
     def __init__(
         self,
@@ -42,15 +53,14 @@ class _Waiting:
         started: Any,
         length: int | None,
     ) -> None:
+        super().__init__(asker)
         self.method = method
         self.target = target
         self.headers = headers
         self.body = body
-        self.asker = asker
         self.started = started
         self.length = length
         self.task: asyncio.Task[None] | None = None  # while it is dialled for
-        self.outbound: Outbound | None = None  # once it is sent
 
 
 class Pool:
@@ -75,6 +85,7 @@ class Pool:
         self._dialling: set[_Waiting] = set()
         self._queue: deque[_Waiting] = deque()
         self._loop = asyncio.get_running_loop()
+        self._together = Together()
         self._sweep_handle: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -91,20 +102,21 @@ class Pool:
         asker: Asker,
         started: Any = None,
         length: int | None = None,
-    ) -> _Waiting | None:
+    ) -> _Asked | None:
         """Send a request; `started(outbound)` is told of the connection as soon as there is one.
 
         With `length`, `body` is the beginning of so much content, and the rest follows by `outbound.send`.
         Returns what `give_up` takes. None: it has failed already.
         """
-        waiting = _Waiting(method, target, headers, body, asker, started, length)
         outbound = self._fresh()
         if outbound is not None:
-            self._send(outbound, waiting)
-            return waiting
+            asked = _Asked(asker, outbound)
+            self._send(outbound, method, target, headers, body, asker, started, length)
+            return asked
         if self._closed:
             asker.failed(_CLOSED)
             return None
+        waiting = _Waiting(method, target, headers, body, asker, started, length)
         if self._may_dial():
             self._dial(waiting)
         elif len(self._queue) < POOL_WAITING:
@@ -114,26 +126,31 @@ class Pool:
             return None
         return waiting
 
-    def give_up(self, asked: _Waiting | None) -> None:
+    def give_up(self, asked: _Asked | None) -> None:
         """Nobody waits for this request's answer any more. Too late is no harm: a connection that serves another by
         now is left alone."""
         if asked is not None:
-            asker, asked.asker, asked.started = asked.asker, NOBODY, None
+            asker, asked.asker = asked.asker, NOBODY
             if asked.outbound is not None:
                 asked.outbound.give_up(asker)
-            elif asked.task is not None:
-                asked.task.cancel()  # it may not even have begun, and then never learns of it
-                self._dialled(asked)
-                self._serve_queue()
-            elif asked in self._queue:
-                self._queue.remove(asked)
+            elif isinstance(asked, _Waiting):
+                self._wait_no_more(asked)
 
-    def pause(self, asked: _Waiting | None) -> None:
+    def _wait_no_more(self, waiting: _Waiting) -> None:
+        waiting.started = None
+        if waiting.task is not None:
+            waiting.task.cancel()  # it may not even have begun, and then never learns of it
+            self._dialled(waiting)
+            self._serve_queue()
+        elif waiting in self._queue:
+            self._queue.remove(waiting)
+
+    def pause(self, asked: _Asked | None) -> None:
         """Take no more of this request's answer for now."""
         if asked is not None and asked.outbound is not None:
             asked.outbound.pause(asked.asker)
 
-    def resume(self, asked: _Waiting | None) -> None:
+    def resume(self, asked: _Asked | None) -> None:
         if asked is not None and asked.outbound is not None:
             asked.outbound.resume(asked.asker)
 
@@ -201,19 +218,30 @@ class Pool:
             self._drop(outbound)
             waiting.asker.failed("the server closed the connection without an answer")
             return
-        self._send(outbound, waiting)
-
-    def _send(self, outbound: Outbound, waiting: _Waiting) -> None:
         waiting.outbound = outbound
-        outbound.released = self._release
-        request = waiting.method, waiting.target, waiting.headers
-        if waiting.length is None:
-            outbound.ask(*request, waiting.body, waiting.asker)
-        else:
-            outbound.begin(*request, waiting.length, waiting.asker, waiting.body)
+        request = waiting.method, waiting.target, waiting.headers, waiting.body
         waiting.headers, waiting.body = [], b""  # its asker may keep it for as long as a stream lasts
-        if waiting.started is not None:
-            waiting.started(outbound)
+        self._send(outbound, *request, waiting.asker, waiting.started, waiting.length)
+
+    def _send(
+        self,
+        outbound: Outbound,
+        method: bytes,
+        target: bytes,
+        headers: Headers | bytes,
+        body: bytes,
+        asker: Asker,
+        started: Any,
+        length: int | None,
+    ) -> None:
+        outbound.released = self._release
+        outbound.together = self._together if len(self._open) - len(self._idle) > FEW else None
+        if length is None:
+            outbound.ask(method, target, headers, body, asker)
+        else:
+            outbound.begin(method, target, headers, length, asker, body)
+        if started is not None:
+            started(outbound)
 
     def _release(self, outbound: Outbound) -> None:
         if self._closed or not outbound.usable:

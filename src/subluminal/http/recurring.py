@@ -22,7 +22,7 @@ MAX_KEPT_BYTES = 4096
 class Recurring:
     """One head. It is the same object each time, with its length changed: a connection has one request at a time."""
 
-    __slots__ = ("_after", "_at", "_before", "_name", "_size", "head")
+    __slots__ = ("_after", "_at", "_before", "_digits", "_length", "_name", "_size", "head")
 
     def __init__(self, head: Any, raw: bytes, at: int, digits_at: int, digits_end: int) -> None:
         self.head = head
@@ -31,20 +31,25 @@ class Recurring:
         self._before = raw[:digits_at]
         self._after = raw[digits_end:]
         self._size = digits_at
+        self._digits = raw[digits_at:digits_end]  # of the one that came last
+        self._length = int(self._digits)
 
-    def again(self, buffer: bytes, end: int) -> Body | None:
-        """The body, if the head that ends at `end` is this one; `head` has its length then."""
+    def again(self, buffer: bytes, end: int) -> int:
+        """The length of its body, if the head that ends at `end` is this one; `head` has it then. Else -1."""
         if not buffer.startswith(self._before):
-            return None
-        rest = buffer[self._size : end]
-        digits = rest.removesuffix(self._after)
+            return -1
+        digits = buffer[self._size : end].removesuffix(self._after)
+        if digits == self._digits:
+            return self._length
         if not digits.isdigit() or len(digits) > MAX_LENGTH_DIGITS:
-            return None
+            return -1
         head = self.head
         head.headers[self._at] = (self._name, digits)
         if head.index is not None:
             head.index[b"content-length"] = digits
-        return Sized(int(digits))
+        self._digits = digits
+        self._length = int(digits)
+        return self._length
 
 
 def recurring(head: RequestHead | ResponseHead, raw: bytes, body: Body) -> Recurring | None:

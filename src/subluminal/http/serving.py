@@ -10,6 +10,7 @@ from typing import Any
 
 from subluminal.http.inbound import Inbound, Visit
 from subluminal.http.limits import MAX_CONNECTIONS, SWEEP_SECONDS
+from subluminal.http.together import Together
 
 
 class Serving:
@@ -30,6 +31,8 @@ class Serving:
         self.clock = clock
         self.ending = False
         self.loop = asyncio.get_running_loop()
+        self.together = Together()
+        self.under_way = 0  # requests
         self._limit = limit
         self._connections: set[Inbound] = set()
         self._server: asyncio.Server | None = None

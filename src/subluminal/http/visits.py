@@ -40,30 +40,17 @@ class Visit:
     the `length` that was announced cuts the connection, for its reader would take the next answer for the rest.
     """
 
-    __slots__ = ("_begun", "_chunked", "_inbound", "_left", "_listener", "_over", "_when_over", "head")
+    __slots__ = ("_chunked", "_left", "_listener", "_when_over", "begun", "head", "inbound", "over")
 
     def __init__(self, head: RequestHead, inbound: Inbound) -> None:
         self.head = head
-        self._inbound: Inbound | None = inbound
+        self.inbound: Inbound | None = inbound  # the connection; None once this visit is over
         self._listener: Listener | None = None
-        self._begun = False
+        self.begun = False
         self._chunked = False
         self._left = _ANYTHING  # content that was announced and is not sent yet
-        self._over = False
+        self.over = False
         self._when_over: Callable[[], None] | None = None
-
-    @property
-    def over(self) -> bool:
-        return self._over
-
-    @property
-    def begun(self) -> bool:
-        return self._begun
-
-    @property
-    def inbound(self) -> Inbound | None:
-        """The connection; None once this visit is over."""
-        return self._inbound
 
     def when_over(self, told: Callable[[], None]) -> None:
         """`told` is called once, however this visit ends: answered, broken off, or lost."""
@@ -72,17 +59,17 @@ class Visit:
     def listen(self, listener: Listener) -> None:
         """From here on the body comes. Call it in `Serving.arrived`, or answer there."""
         self._listener = listener
-        if self.head.expects_continue and self._inbound is not None and self._inbound.awaits_body:
-            self._inbound.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        if self.head.expects_continue and self.inbound is not None and self.inbound.awaits_body:
+            self.inbound.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     # -- the answer -----------------------------------------------------------------------------------------------
 
     def answer(self, status: int, headers: Headers, body: bytes = b"") -> None:
         """The whole answer at once."""
-        inbound = self._inbound
-        if inbound is None or self._begun:
+        inbound = self.inbound
+        if inbound is None or self.begun:
             return
-        self._begun = True
+        self.begun = True
         if status in NO_BODY_STATUS:
             body = b""
         else:
@@ -94,21 +81,22 @@ class Visit:
 
     def answer_as(self, lines: bytes, body: bytes) -> None:
         """An answer that has content, whose head begins with these (`response_lines`)."""
-        inbound, head = self._inbound, self.head
-        if inbound is None or self._begun:
+        inbound, head = self.inbound, self.head
+        if inbound is None or self.begun:
             return
-        self._begun = True
+        self.begun = True
         if not head.keep_alive:
             lines += b"connection: close\r\n"
-        inbound.hold(b"%bcontent-length: %d\r\n\r\n%b" % (lines, len(body), b"" if head.method == b"HEAD" else body))
-        self._end()
+        self._forget()
+        last = b"%bcontent-length: %d\r\n\r\n%b" % (lines, len(body), b"" if head.method == b"HEAD" else body)
+        inbound.answered(head.keep_alive, last)
 
     def begin(self, status: int, headers: Headers, length: int | None = None, reason: bytes = b"") -> None:
         """The head; content follows. Without a `length` it is chunked, or ends with the connection (HTTP/1.0)."""
-        inbound = self._inbound
-        if inbound is None or self._begun:
+        inbound = self.inbound
+        if inbound is None or self.begun:
             return
-        self._begun = True
+        self.begun = True
         if length is not None and status != 204:
             headers = [*headers, (b"content-length", b"%d" % length)]
         if self.head.method == b"HEAD" or status in NO_BODY_STATUS:
@@ -123,7 +111,7 @@ class Visit:
         inbound.write(response_bytes(status, self._with_connection(headers), reason))
 
     def send(self, data: bytes) -> None:
-        if self._inbound is None or not data or not self._begun:
+        if self.inbound is None or not data or not self.begun:
             return
         if self._chunked:
             data = chunk(data)
@@ -134,33 +122,33 @@ class Visit:
                 self.break_off()
                 return
             self._left -= len(data)
-        self._inbound.write(data)
+        self.inbound.write(data)
 
     def end(self) -> None:
-        if self._inbound is None or not self._begun:
+        if self.inbound is None or not self.begun:
             return
         if self._left > 0:
             self.break_off()
             return
         if self._chunked:
-            self._inbound.hold(LAST_CHUNK)
+            self.inbound.hold(LAST_CHUNK)
         self._end()
 
     def break_off(self) -> None:
         """The answer ends in the middle, and its reader must know: the connection is cut."""
-        inbound = self._inbound
+        inbound = self.inbound
         if inbound is not None:
             self._forget()
             inbound.abort()
 
     def pause(self) -> None:
         """Take no more of the body for now."""
-        if self._inbound is not None:
-            self._inbound.pause_body()
+        if self.inbound is not None:
+            self.inbound.pause_body()
 
     def resume(self) -> None:
-        if self._inbound is not None:
-            self._inbound.resume_body()
+        if self.inbound is not None:
+            self.inbound.resume_body()
 
     def _with_connection(self, headers: Headers) -> Headers:
         head = self.head
@@ -169,14 +157,14 @@ class Visit:
         return headers if head.keep_alive else [*headers, (b"connection", b"close")]
 
     def _end(self) -> None:
-        inbound = self._inbound
+        inbound = self.inbound
         self._forget()
         if inbound is not None:
             inbound.answered(self.head.keep_alive)
 
     def _forget(self) -> None:
-        self._over = True
-        self._inbound = None
+        self.over = True
+        self.inbound = None
         self._listener = None
         told, self._when_over = self._when_over, None
         if told is not None:

@@ -151,8 +151,10 @@ class Calls:
             self.end(entry, "ERROR", size, reply.error, error=upstream_error(read_value(reply.error)))
             return
         result = reply.result or b""
-        value = None if reply.ends_well or is_plain_result(result) else read_value(result)
-        self.returned(entry, value, result, size, now_ns)
+        if reply.ends_well or is_plain_result(result):
+            self.outputs.append(Ended(entry, "OK", size, result))
+        else:
+            self.returned(entry, read_value(result), result, size, now_ns)
 
     def returned(self, entry: Open, value: Any, result: bytes, size: int, now_ns: int) -> None:
         """`value` is the result where it may be more than an end that went well."""

@@ -11,7 +11,7 @@ from subluminal.mcp.message.reading import TOOLS_LIST, read_value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any, Protocol
 
     from subluminal.surface.items import Item
@@ -49,12 +49,13 @@ class ToolNotes:
     later list.
     """
 
-    __slots__ = ("_kept", "_opening", "risk_classes", "surface", "to_read")
+    __slots__ = ("_kept", "_opening", "keep_said", "risk_classes", "surface", "to_read")
 
     def __init__(self, kept: Kept | None = None) -> None:
         self.risk_classes: dict[str, frozenset[str]] = {}
         self._kept: Kept | None = None
         self.surface: Surface | None = None
+        self.keep_said: Callable[[str, bytes], None] | None = None  # where results are kept whole
         self._opening: tuple[str, bytes] | None = None
         self.to_read = False
         if kept is not None:
@@ -82,6 +83,8 @@ class ToolNotes:
 
     def heard(self, method: str, result: bytes, *, learned: bool = False) -> None:
         """The result of one of SAYINGS; `learned`: what annotations say is known by now."""
+        if self.keep_said is not None:
+            self.keep_said(method, result)
         if method in _OPENINGS:
             self._opening = (method, result)
             return

@@ -1,17 +1,24 @@
 """The functions in C. None: left to the twin."""
 
+from collections.abc import Callable
 from typing import Any
 
 SOURCES: str
 
+def bound(name: str, twin: Callable[..., Any], /, *made_of: Any) -> Callable[..., Any]:
+    """The function of that name, which leaves to its twin what it is not sure of."""
+
 def read_call(line: bytes, /) -> tuple[bytes, str, bytes, bytes | None] | None:
-    """Id, tool name, arguments and `_meta` of a `tools/call`."""
+    """Id, tool name, arguments and `_meta` of a `tools/call`. Bound to its class, kind and method: a Reading."""
 
 def read_reply(line: bytes, /) -> tuple[bytes, bytes | None, bytes | None, bool] | None:
-    """Id, result and error of a reply, and whether the result is known to end its call well."""
+    """Id, result and error of a reply, and whether the result is known to end its call well. Bound: a Reply."""
 
 def read_args(raw: bytes, /) -> tuple[Any, bytes] | None:
     """The value and the canonical form."""
 
 def quote(text: str, /) -> str | None: ...
+def preview(raw: bytes, /) -> tuple[str, bool, tuple[str, ...]] | None:
+    """Bound to a limit and a redactor."""
+
 def may_hold_credential(data: bytes, /) -> bool: ...

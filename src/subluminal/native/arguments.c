@@ -327,9 +327,8 @@ static PyObject *canonical_of(PyObject *raw, text begin, struct reader *reader)
     return canonical;
 }
 
-PyObject *read_args(PyObject *module, PyObject *raw)
+PyObject *read_args(PyObject *self, PyObject *raw)
 {
-    (void)module;
     PyObject *value = NULL, *canonical = NULL, *both = NULL;
     if (PyBytes_CheckExact(raw)) {
         text begin = (text)PyBytes_AS_STRING(raw);
@@ -346,9 +345,5 @@ PyObject *read_args(PyObject *module, PyObject *raw)
         Py_XDECREF(value);
         Py_XDECREF(canonical);
     }
-    if (both == NULL && !PyErr_Occurred()) {
-        Py_INCREF(Py_None);
-        return Py_None;
-    }
-    return both;
+    return both == NULL && !PyErr_Occurred() ? left_to_twin(self, &raw, 1) : both;
 }

@@ -109,22 +109,16 @@ static int takes_call(text p, text end, struct call *call)
            call->has_params;
 }
 
-/* Four references of our own, as one tuple; any of them NULL is an error that is set. */
-static PyObject *four(PyObject *a, PyObject *b, PyObject *c, PyObject *d)
+/* What `make` makes of four references of our own, or they as a tuple; any of them NULL is an error that is set. */
+static PyObject *made_of(PyObject *make, PyObject *parts[4])
 {
-    PyObject *tuple = a && b && c && d ? PyTuple_New(4) : NULL;
-    if (tuple == NULL) {
-        Py_XDECREF(a);
-        Py_XDECREF(b);
-        Py_XDECREF(c);
-        Py_XDECREF(d);
-        return NULL;
-    }
-    PyTuple_SET_ITEM(tuple, 0, a);
-    PyTuple_SET_ITEM(tuple, 1, b);
-    PyTuple_SET_ITEM(tuple, 2, c);
-    PyTuple_SET_ITEM(tuple, 3, d);
-    return tuple;
+    PyObject *made = NULL;
+    if (parts[0] && parts[1] && parts[2] && parts[3])
+        made = make == NULL ? PyTuple_Pack(4, parts[0], parts[1], parts[2], parts[3])
+                            : PyObject_Vectorcall(make, parts, 4, NULL);
+    for (int i = 0; i < 4; i++)
+        Py_XDECREF(parts[i]);
+    return made;
 }
 
 static PyObject *none(void)
@@ -138,15 +132,15 @@ static PyObject *bytes_or_none(struct span span)
     return span.begin == NULL ? none() : bytes_of(span);
 }
 
-PyObject *read_call(PyObject *module, PyObject *line)
+/* Bound: (twin, class, kind, method); what is made is `class(kind, line, id, name, arguments, meta, method)`. */
+PyObject *read_call(PyObject *self, PyObject *line)
 {
-    (void)module;
     if (!PyBytes_CheckExact(line))
-        return none();
+        return left_to_twin(self, &line, 1);
     struct call call = {0};
     text begin = (text)PyBytes_AS_STRING(line);
     if (!takes_call(begin, begin + PyBytes_GET_SIZE(line), &call))
-        return none();
+        return left_to_twin(self, &line, 1);
     Py_ssize_t length = call.name.end - call.name.begin - 2;
     PyObject *name = PyUnicode_New(length, 127);
     if (name == NULL)
@@ -154,7 +148,18 @@ PyObject *read_call(PyObject *module, PyObject *line)
     memcpy(PyUnicode_1BYTE_DATA(name), call.name.begin + 1, (size_t)length);
     PyObject *arguments =
         call.arguments.begin == NULL ? PyBytes_FromStringAndSize("{}", 2) : bytes_of(call.arguments);
-    return four(bytes_of(call.id), name, arguments, bytes_or_none(call.meta));
+    PyObject *parts[4] = {bytes_of(call.id), name, arguments, bytes_or_none(call.meta)};
+    if (!is_bound(self))
+        return made_of(NULL, parts);
+    PyObject *reading = NULL;
+    if (parts[0] && parts[2] && parts[3] && PyTuple_GET_SIZE(self) == 4) {
+        PyObject *members[7] = {PyTuple_GET_ITEM(self, 2), line,     parts[0], parts[1], parts[2], parts[3],
+                                PyTuple_GET_ITEM(self, 3)};
+        reading = PyObject_Vectorcall(PyTuple_GET_ITEM(self, 1), members, 7, NULL);
+    }
+    for (int i = 0; i < 4; i++)
+        Py_XDECREF(parts[i]);
+    return reading;
 }
 
 struct reply {
@@ -225,15 +230,16 @@ static int takes_reply(text p, text end, struct reply *reply)
     return TAKES(&p, end, "}") && p == end && reply->id.begin != NULL;
 }
 
-PyObject *read_reply(PyObject *module, PyObject *line)
+/* Bound: (twin, class); what is made is `class(id, result, error, ends_well)`. */
+PyObject *read_reply(PyObject *self, PyObject *line)
 {
-    (void)module;
     if (!PyBytes_CheckExact(line))
-        return none();
+        return left_to_twin(self, &line, 1);
     struct reply reply = {0};
     text begin = (text)PyBytes_AS_STRING(line);
     if (!takes_reply(begin, begin + PyBytes_GET_SIZE(line), &reply))
-        return none();
-    return four(bytes_of(reply.id), bytes_or_none(reply.result), bytes_or_none(reply.error),
-                PyBool_FromLong(reply.ends_well));
+        return left_to_twin(self, &line, 1);
+    PyObject *parts[4] = {bytes_of(reply.id), bytes_or_none(reply.result), bytes_or_none(reply.error),
+                          PyBool_FromLong(reply.ends_well)};
+    return made_of(is_bound(self) && PyTuple_GET_SIZE(self) == 2 ? PyTuple_GET_ITEM(self, 1) : NULL, parts);
 }

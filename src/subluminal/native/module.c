@@ -10,14 +10,38 @@ static PyObject *credential(PyObject *module, PyObject *data)
         may_hold_credential((const unsigned char *)PyBytes_AS_STRING(data), (size_t)PyBytes_GET_SIZE(data)));
 }
 
+static PyObject *bound(PyObject *module, PyObject *arguments);
+
 static PyMethodDef functions[] = {
+    {"bound", bound, METH_VARARGS, NULL},
     {"read_call", read_call, METH_O, NULL},
     {"read_reply", read_reply, METH_O, NULL},
     {"read_args", read_args, METH_O, NULL},
     {"quote", quote, METH_O, NULL},
+    {"preview", preview, METH_O, NULL},
     {"may_hold_credential", credential, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
+
+/* bound(name, twin, ...): the function of that name, which leaves to `twin` what it is not sure of. What follows is
+ * what it makes its result of. */
+static PyObject *bound(PyObject *module, PyObject *arguments)
+{
+    (void)module;
+    Py_ssize_t count = PyTuple_GET_SIZE(arguments);
+    const char *name = count < 2 ? NULL : PyUnicode_AsUTF8(PyTuple_GET_ITEM(arguments, 0));
+    for (PyMethodDef *function = functions; name != NULL && function->ml_name != NULL; function++) {
+        if (strcmp(function->ml_name, name) != 0)
+            continue;
+        PyObject *self = PyTuple_GetSlice(arguments, 1, count);
+        PyObject *made = self == NULL ? NULL : PyCFunction_NewEx(function, self, NULL);
+        Py_XDECREF(self);
+        return made;
+    }
+    if (!PyErr_Occurred())
+        PyErr_SetString(PyExc_TypeError, "bound(name of a function, its twin, ...)");
+    return NULL;
+}
 
 static int prepare(PyObject *module)
 {

@@ -2,10 +2,10 @@
 
 One file for each place in `SUB_HOME/closed/`, holding a directory with a slash behind it (a shell compares it with the
 beginning of its own): in it and below it, a hook that fails refuses. The file `everywhere` holds `/` and stands for the
-organisation's and the user's policy; a repository's policy, or one that was named for a run, stands for the repository.
-Each is written and removed on its own, so that nobody overwrites what another has found. A policy that cannot be loaded
-fails closed, as everywhere. Selectors are not asked: a policy that is meant for other agents closes this place too
-while nobody can be asked.
+organisation's, the fleet's and the user's policy; a repository's policy, or one that was named for a run, for the
+repository. Each is written and removed on its own, so that nobody overwrites what another has found. A policy that
+cannot be loaded fails closed, as everywhere. Selectors are not asked: a policy that is meant for other agents closes
+this place too while nobody can be asked.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from subluminal.contracts.vocabulary import ALLOW
 from subluminal.host import home
 from subluminal.host.files import replace_file
 from subluminal.host.run.root import root_of
-from subluminal.policy.sources import NAMING_VARIABLES, find_policies
+from subluminal.policy.sources import ABOVE_THE_USER, NAMING_VARIABLES, find_policies
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from subluminal.policy.sources import PolicySource
 
 EVERYWHERE = "everywhere"
-_WIDE = ("organisation", "user")
+_WIDE = (*ABOVE_THE_USER, "user")
 
 
 def keep_markers(environ: Mapping[str, str], cwd: str) -> None:

@@ -1,6 +1,7 @@
-"""Which policies are in force here: organisation, then the one that was named, or else user and repository.
+"""Which policies are in force here: organisation, fleet, then the one that was named, or else user and repository.
 
     organisation   /etc/subluminal/policy.yaml                    always
+    fleet, stop    laid in $SUB_HOME/fleet/policy/                always, on a machine that has joined a fleet
     then           --policy, or SUB_POLICY, or SUB_POLICY_JSON    the first that is set
     or else        $SUB_HOME/policy.yaml  and  .subluminal/policy.yaml of the repository
 
@@ -23,7 +24,7 @@ from __future__ import annotations
 
 import os
 
-from subluminal.host.home import REPOSITORY_POLICY, is_present, repository_files, sub_home, user_policy
+from subluminal.host.home import REPOSITORY_POLICY, is_present, joined_file, repository_files, sub_home, user_policy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 # Not to be moved by the environment: whoever can set a variable must not shed the organisation's policy.
 ORGANISATION_POLICY = "/etc/subluminal/policy.yaml"
+
+# The origins of what the user can tighten and never loosen.
+ABOVE_THE_USER = ("organisation", "fleet", "stop")
 
 NAMING_VARIABLES = ("SUB_HOME", "SUB_POLICY", "SUB_POLICY_JSON")
 
@@ -51,6 +55,7 @@ class PolicySource:
     """One policy in force: `origin` says why, and either `path` or `inline` where it is (the built-in has neither)."""
 
     __slots__ = ("inline", "origin", "path")
+    overdue: str | None = None  # why a fleet's policy cannot be relied on any more
 
     def __init__(self, origin: str, path: str | None = None, inline: str | None = None) -> None:
         self.origin = origin
@@ -68,11 +73,27 @@ class PolicySource:
         return BUILTIN_OBSERVE
 
 
+class LaidSource(PolicySource):
+    """A snapshot that the fleet has laid, or (`fault`) the list of them that cannot be read."""
+
+    __slots__ = ("fault", "overdue")
+
+    def __init__(self, origin: str, path: str, overdue: str | None = None, fault: str | None = None) -> None:
+        super().__init__(origin, path)
+        self.overdue = overdue
+        self.fault = fault
+
+    def load(self, *, apart: bool = False) -> dict[str, Any]:
+        from subluminal.policy.laid import NotLaid, read_snapshot
+
+        if self.fault is not None:
+            raise NotLaid(self.fault)
+        return read_snapshot(self.path or "", self.overdue)
+
+
 def find_policies(environ: Mapping[str, str], cwd: str, explicit: str | None = None) -> list[PolicySource]:
     """The policies in force, in order; never empty."""
-    found = []
-    if is_present(ORGANISATION_POLICY):
-        found.append(PolicySource("organisation", ORGANISATION_POLICY))
+    found = _above_the_user(sub_home(environ))
     named = _named(environ, cwd, explicit)
     found += [named] if named is not None else _implied(environ, cwd)
     return _without_repeats(found) or [PolicySource("builtin")]
@@ -90,9 +111,11 @@ def find_for_entry(
     theirs = {name: client[name] for name in own if name in client}
     found = find_policies({**{n: v for n, v in environ.items() if n not in own}, **theirs}, cwd)
     named = _named(own, cwd, explicit)
-    added = [] if named is None else [named]
-    if "SUB_HOME" in own and is_present(user_policy(own["SUB_HOME"])):
-        added.append(PolicySource("SUB_HOME", user_policy(own["SUB_HOME"])))
+    added: list[PolicySource] = [] if named is None else [named]
+    if "SUB_HOME" in own:
+        added += _laid(own["SUB_HOME"])
+        if is_present(user_policy(own["SUB_HOME"])):
+            added.append(PolicySource("SUB_HOME", user_policy(own["SUB_HOME"])))
     if added:
         found = [source for source in found if source.origin != "builtin"]
     return _without_repeats(found + added)
@@ -107,9 +130,7 @@ def find_for_visitor(
     `run` is the environment of the run, and `directory` where its client works, if that is known. What a run names and
     where it works adds to what the process has: it can tighten, and never replace.
     """
-    found = []
-    if is_present(ORGANISATION_POLICY):
-        found.append(PolicySource("organisation", ORGANISATION_POLICY))
+    found = _above_the_user(sub_home(environ))
     named, user = _named(environ, cwd, explicit), user_policy(sub_home(environ))
     if named is not None:
         found.append(named)
@@ -121,6 +142,28 @@ def find_for_visitor(
     if directory is not None:
         found += [PolicySource("repository", path) for path in repository_files(directory, REPOSITORY_POLICY)]
     return _without_repeats(found) or [PolicySource("builtin")]
+
+
+def _above_the_user(home: str) -> list[PolicySource]:
+    found = [PolicySource("organisation", ORGANISATION_POLICY)] if is_present(ORGANISATION_POLICY) else []
+    return found + _laid(home)
+
+
+def _laid(home: str) -> list[PolicySource]:
+    """Of a machine that has joined a fleet: then what is missing is no "no policy"."""
+    if not is_present(joined_file(home)):
+        return []
+    from subluminal.contracts.errors import PolicyError
+    from subluminal.host.home import laid_list
+    from subluminal.policy.laid import POLICIES, STOPS, in_force
+
+    found: list[PolicySource] = []
+    for origin, which in (("fleet", POLICIES), ("stop", STOPS)):
+        try:
+            found += [LaidSource(origin, path, overdue) for path, overdue in in_force(which, home)]
+        except PolicyError as fault:
+            found.append(LaidSource(origin, laid_list(which, home), fault=str(fault)))
+    return found
 
 
 def _named(environ: Mapping[str, str], cwd: str, explicit: str | None) -> PolicySource | None:

@@ -9,7 +9,6 @@ Nothing here waits for a run's state while the process goes on, for it has a loo
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from time import monotonic_ns
 
 from subluminal.host.run.state import SharedState
@@ -33,6 +32,17 @@ class NoRoom(Exception):
     """All producers have calls open."""
 
 
+class Seat:
+    """A producer that is open, and when it was asked for last: whoever keeps it says so. `ended`: open no more."""
+
+    __slots__ = ("asked_ns", "ended", "producer")
+
+    def __init__(self, producer: Producer, asked_ns: int) -> None:
+        self.producer = producer
+        self.asked_ns = asked_ns
+        self.ended = False
+
+
 class Pool:
     """`open_producer` makes and opens the producer of a key: whatever tells runs and their parts from one another.
 
@@ -51,52 +61,60 @@ class Pool:
         self._limit = limit
         self._busy = busy
         self._ended = ended
-        self._producers: OrderedDict[Hashable, tuple[Producer, int]] = OrderedDict()
+        self._seats: dict[Hashable, Seat] = {}
 
     def __len__(self) -> int:
-        return len(self._producers)
+        return len(self._seats)
 
     def __iter__(self) -> Iterator[Producer]:
         """Those that are open now, whatever ends meanwhile."""
-        return iter([producer for producer, _ in self._producers.values()])
+        return iter([seat.producer for seat in self._seats.values()])
 
     def get(self, key: Hashable) -> Producer:
-        known = self._producers.pop(key, None)
-        if known is None:
-            while len(self._producers) >= self._limit:
+        return self.seat(key).producer
+
+    def seat(self, key: Hashable) -> Seat:
+        """Asked for now."""
+        seat = self._seats.get(key)
+        if seat is None:
+            while len(self._seats) >= self._limit:
                 self._make_room()
-        producer = self._open_producer(key) if known is None else known[0]
-        self._producers[key] = (producer, monotonic_ns())
-        return producer
+            seat = self._seats[key] = Seat(self._open_producer(key), 0)
+        seat.asked_ns = monotonic_ns()
+        return seat
 
     def close_idle(self, now_ns: int) -> list[Producer]:
         """Those that have ended."""
         ended = []
-        for key, (producer, asked_ns) in list(self._producers.items()):
-            if now_ns - asked_ns <= IDLE_NS:
+        for key, seat in self._longest_idle():
+            if now_ns - seat.asked_ns <= IDLE_NS:
                 break
-            if self._busy(producer):
-                self._producers.move_to_end(key)
-                self._producers[key] = (producer, now_ns)
-            elif producer.try_state():  # else the next time, so that what it counted is not lost
+            if self._busy(seat.producer):
+                seat.asked_ns = now_ns
+            elif seat.producer.try_state():  # else the next time, so that what it counted is not lost
                 self._end(key, "SUCCEEDED", "idle")
-                ended.append(producer)
+                ended.append(seat.producer)
         return ended
 
     def close(self, status: str = "SUCCEEDED") -> list[str]:
         """All of them, whatever is open. What of their records is missing, and why."""
         give_up_ns = monotonic_ns() + CLOSE_NS
         troubles = []
-        for key, (producer, _) in list(self._producers.items()):
+        for key, seat in self._longest_idle():
             if monotonic_ns() > give_up_ns:
-                _without_waiting(producer)
+                _without_waiting(seat.producer)
             trouble = self._end(key, status, None)
             if trouble is not None:
                 troubles.append(trouble)
         return troubles
 
+    def _longest_idle(self) -> list[tuple[Hashable, Seat]]:
+        """The one asked for longest ago first."""
+        return sorted(self._seats.items(), key=lambda item: item[1].asked_ns)
+
     def _make_room(self) -> None:
-        for key, (producer, _) in self._producers.items():
+        for key, seat in self._longest_idle():
+            producer = seat.producer
             if not self._busy(producer):
                 if not producer.try_state():
                     _without_waiting(producer)
@@ -105,7 +123,9 @@ class Pool:
         raise NoRoom
 
     def _end(self, key: Hashable, status: str, ended_by: str | None) -> str | None:
-        producer, _ = self._producers.pop(key)
+        seat = self._seats.pop(key)
+        seat.ended = True
+        producer = seat.producer
         try:
             return producer.close(status, ended_by=ended_by)
         finally:

@@ -66,6 +66,11 @@ class Producer:
         stack = policies.stack if isinstance(policies, PolicyWatch) else policies
         previews = {} if config is None else {"max_preview_bytes": config.max_preview_bytes}
         self.gate = Gate(identity, source, stack, state, redactor, **previews)
+        if config is not None and config.keeps_results():
+            from subluminal.core.gate.results import Results  # few want them
+
+            bounds = config.max_result_bytes, config.max_results_bytes
+            self.gate.results = Results(identity, source, redactor, config.keeps_results, *bounds)
         self.doorbell = Doorbell(sink.spooled)
         self.check_at_ns = monotonic_ns() + POLICY_CHECK_NS
         self.waiting: StateQueue | None = None  # those on a loop who wait for the run's state
@@ -107,6 +112,7 @@ class Producer:
         elif watch.error is None:
             gate.use_policies(watch.stack, watch.origin, wall_ms)
         else:
+            gate.use_stack(watch.stack)
             gate.policy_note(watch.stack.policies[0], False, watch.origin, watch.error, wall_ms)
             if not watch.ever_loaded:
                 gate.refuse_all(REFUSE_ALL)
@@ -115,9 +121,24 @@ class Producer:
         """Whoever has seen an answer can rely on its decision being with the sink."""
         gate = self.gate
         if gate.outbox:
+            if gate.results is not None:
+                self._keep_results()
             self.sink.write(gate.take())
             if ring and not self.doorbell.pressed_ns:
                 self.doorbell.press()
+
+    def _keep_results(self) -> None:
+        """Before the events that vouch for them. Where they cannot be written, no more are kept: who reads finds those
+        missing that the record speaks of."""
+        from subluminal.host.record.results import append
+
+        gate = self.gate
+        frames = b"" if gate.results is None else gate.results.take()
+        if frames:
+            try:
+                append(gate.identity.run_id, gate.source.shim_id, frames)
+            except OSError:
+                gate.results = None
 
     def close(self, status: str, of_run: Counts | None = None, ended_by: str | None = None) -> str | None:
         """`run_end`, once. Returns what of the record is missing, and why, if anything is. The rest: see the gate."""
@@ -137,8 +158,13 @@ class Producer:
         """Whether the run's state is to be had at once; if so, it is locked for what follows."""
         return not isinstance(self.state, SharedState) or self.state.try_lock(self.gate.stack.wide)
 
+    def keep_state(self, calls: int) -> None:
+        """So many calls are judged before any goes anywhere: the run's state is locked and written once for them."""
+        if isinstance(self.state, SharedState):
+            self.state.keep(calls)
+
     def let_state_go(self) -> None:
-        """What `try_state` took and nothing has used."""
+        """What `try_state` took, or was kept, and nothing has used."""
         if isinstance(self.state, SharedState):
             self.state.let_go()
 

@@ -16,7 +16,8 @@ from time import time_ns
 import msgspec
 
 from subluminal.contracts.moments import rfc3339
-from subluminal.contracts.vocabulary import CHANGED, CHANGED_FOR_USER, SHADOWED
+from subluminal.contracts.vocabulary import CHANGED, CHANGED_FOR_USER, SHADOWED, TOOL_NOT_LISTED, UNJUDGED_ARGS
+from subluminal.core.engine.faults import Unavailable
 from subluminal.host.tools.known import KnownFile
 from subluminal.host.tools.locks import Locks
 from subluminal.host.tools.run_names import RunNames
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from subluminal.core.gate.gate import Gate
     from subluminal.mcp.tools import ToolNotes
     from subluminal.producer.producer import Producer
+    from subluminal.producer.schemas import InputSchemas
     from subluminal.surface.texts import Finding
 
 # Of one item in an event; the file of what is known keeps more.
@@ -60,6 +62,7 @@ class Surface:
         self._changed: set[str] = set()
         self._standing: dict[str, Standing] = {}
         self._told: set[tuple[str, str]] = set()
+        self._schemas: InputSchemas | None = None
         self.take_up(producer)
 
     def take_up(self, producer: Producer) -> None:
@@ -98,6 +101,8 @@ class Surface:
         for item in items:
             if not (item.kind == TOOL and self._gate.hides(self._server_name, item.name, self._classes(item))):
                 self._sent[item.key] = Version(item.fingerprint, item.fields, _text(item))
+        if self._listing.checks:
+            self._input_schemas()
         return self._by_tool(items)
 
     def _see(self, items: list[Item]) -> dict[str, str]:
@@ -125,6 +130,7 @@ class Surface:
 
         self._known = self._file.update(work)
         self._stamp = _stamp(self._file.path)
+        self._accepted()  # what somebody has approved since the last look is seen here for the first time
         return news
 
     def _masked(self, item: Item) -> str:
@@ -138,15 +144,14 @@ class Surface:
     # -- how it stands ----------------------------------------------------------------------------------------
 
     def _judge(self) -> None:
-        if self._locks is None:
-            self._locks = Locks(self._directory)
-            if self._locks.broken is not None:
-                _say(f"{self._locks.broken}; every tool counts as changed until it is mended")
+        locks = self._in_force()
+        if self._schemas is not None:
+            self._schemas.forget()
         self._listing = self._gate.listing
         if SHADOWED in self._listing.wanted:
             self._names.refresh()
         for key, item in self._items.items():
-            user, repository = self._locks.pins(self._server_name, key)
+            user, repository = locks.pins(self._server_name, key)
             known = self._known.items.get(key)
             stands = standing(
                 item,
@@ -158,11 +163,18 @@ class Surface:
                 sent=self._sent.get(key),
                 sticky=key in self._changed,
             )
-            if self._locks.broken is not None and not stands.classes & _ALL:
+            if locks.broken is not None and not stands.classes & _ALL:
                 stands = Standing(CHANGED, stands.classes | {CHANGED}, None, "a lock of tools cannot be read")
             if stands.classes & _ALL:
                 self._changed.add(key)
             self._standing[key] = stands
+
+    def _in_force(self) -> Locks:
+        if self._locks is None:
+            self._locks = Locks(self._directory)
+            if self._locks.broken is not None:
+                _say(f"{self._locks.broken}; every tool counts as changed until it is mended")
+        return self._locks
 
     def _classes(self, item: Item) -> frozenset[str]:
         """Of what it says and how it stands; those that rules ask for."""
@@ -182,10 +194,46 @@ class Surface:
     def hides(self, tool_name: str, risk_classes: frozenset[str] | None) -> bool:
         return self._gate.hides(self._server_name, tool_name, risk_classes)
 
+    # -- arguments --------------------------------------------------------------------------------------------
+
+    def breaks_schema(self, tool_name: str, args: dict[str, Any], which: str) -> str | None:
+        """What in the arguments does not fit the input schema of their tool; `which`: `pinned` or `listed`."""
+        schemas, tool = self._schemas or self._input_schemas(), (tool_name, which)
+        if tool not in schemas.of_tools:
+            locks = self._in_force()
+            if locks.broken is not None:
+                raise Unavailable(UNJUDGED_ARGS, "a lock of tools cannot be read, and it may pin this one")
+            user, repository = locks.pins(self._server_name, tool_name)
+            pins = [pin for pin in (user, *repository) if pin is not None]
+            if not pins and which != "listed":
+                if tool_name in self._items:  # names that nobody listed are the agent's, and without end
+                    schemas.of_tools[tool] = []
+                return None
+            listed = self._listed(tool_name)
+            if listed is None and not pins:
+                raise Unavailable(TOOL_NOT_LISTED)
+            schemas.learn(tool, pins, listed)
+        return schemas.first_error(tool, args)
+
+    def _listed(self, tool_name: str) -> Version | None:
+        """As this session was told; where another process of the run was, as it is known."""
+        item = self._items.get(tool_name)
+        if item is not None:
+            return Version(item.fingerprint, item.fields, _text(item))
+        known = self._file.read().items.get(tool_name) if tool_name in self._notes.risk_classes else None
+        return None if known is None else known.last
+
+    def _input_schemas(self) -> InputSchemas:
+        if self._schemas is None:
+            from subluminal.producer.schemas import InputSchemas
+
+            self._schemas = InputSchemas()
+        return self._schemas
+
     # -- now and then -----------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        if not self._items or self._locks is None:
+        if self._locks is None:
             return
         moved = self._gate.listing is not self._listing
         moved = self._locks.refresh() or moved
@@ -201,6 +249,9 @@ class Surface:
         """Whether somebody has approved what this session knows as changed."""
         self._stamp = _stamp(self._file.path)
         self._known = self._file.read()
+        return self._accepted()
+
+    def _accepted(self) -> bool:
         approved = [
             key
             for key, known in self._known.items.items()
@@ -209,6 +260,7 @@ class Surface:
         for key in approved:
             item = self._items[key]
             self._base[key] = self._sent[key] = Version(item.fingerprint, item.fields, _text(item))
+            self._changed.discard(key)
         return bool(approved)
 
     # -- words ------------------------------------------------------------------------------------------------

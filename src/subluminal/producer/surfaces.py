@@ -5,6 +5,7 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Any
 
     from subluminal.mcp.tools import ToolNotes
     from subluminal.producer.producer import Producer
@@ -24,9 +25,17 @@ class SurfaceOnDemand:
         self._notes = notes
         self._made: Surface | None = None
         notes.surface = self
+        producer.gate.schemas[server_name] = self.breaks_schema
+        if producer.gate.results is not None:
+            notes.keep_said = self._keep_said
+
+    def _keep_said(self, method: str, result: bytes) -> None:
+        if self._producer.gate.results is not None:
+            self._producer.gate.results.said(self._server_name, method, result)
 
     def take_up(self, producer: Producer) -> None:
         self._producer = producer
+        producer.gate.schemas[self._server_name] = self.breaks_schema
         if self._made is not None:
             self._made.take_up(producer)
 
@@ -53,6 +62,9 @@ class SurfaceOnDemand:
 
     def hides(self, tool_name: str, risk_classes: frozenset[str] | None) -> bool:
         return self._producer.gate.hides(self._server_name, tool_name, risk_classes)
+
+    def breaks_schema(self, tool_name: str, args: dict[str, Any], which: str) -> str | None:
+        return self._surface().breaks_schema(tool_name, args, which)
 
     def why_refused(self, tool_name: str) -> str | None:
         return None if self._made is None else self._made.why_refused(tool_name)

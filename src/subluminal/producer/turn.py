@@ -11,6 +11,9 @@ With `audit_before` the decisions are handed over before anything is forwarded: 
 the ends stay with the gate: the door hands them over with what comes next, or after a moment of its own
 (`ENDS_WAIT_MS`), and before it ends. Nobody was told that they are on record, and whoever is killed in that moment
 leaves what one leaves who is killed just before the end of a call: a decision, and an end that the ledger misses.
+
+With `later`, for doors on a loop (`producer.later`), the ends wait as well, and the decisions of one turn of the loop
+are handed over together: still before anybody hears of one.
 """
 
 from __future__ import annotations
@@ -34,11 +37,18 @@ if TYPE_CHECKING:
 
         outputs: list[Any]
 
+    class Later(Protocol):
+        """Sees to it that what waits is handed over: decisions before anybody is answered."""
+
+        def decided(self) -> None: ...
+        def before_answer(self) -> None: ...
+        def ended(self) -> None: ...
+
 
 class Turn:
     """`forward` and `answer` take messages in order, without framing. `clock` gives monotonic nanoseconds."""
 
-    __slots__ = ("_answer", "_audit_before", "_calls", "_clock", "_ends_wait", "_forward", "_producer")
+    __slots__ = ("_answer", "_audit_before", "_calls", "_clock", "_ends_wait", "_forward", "_later", "_producer")
 
     def __init__(
         self,
@@ -49,6 +59,7 @@ class Turn:
         *,
         audit_before: bool = False,
         ends_wait: bool = False,
+        later: Later | None = None,
         clock: Callable[[], int] = monotonic_ns,
     ) -> None:
         self._producer = producer
@@ -57,6 +68,7 @@ class Turn:
         self._answer = answer
         self._audit_before = audit_before
         self._ends_wait = ends_wait
+        self._later = later
         self._clock = clock
 
     def carry_out(self, wall_ms: int, read_ns: int) -> None:
@@ -65,32 +77,34 @@ class Turn:
         Long on purpose: the order is read here from top to bottom, and on every call each function costs half a
         microsecond.
         """
-        outputs: list[Any] = self._calls.outputs
+        calls = self._calls
+        outputs: list[Any] = calls.outputs
         if not outputs:
             return
-        self._calls.outputs = []
-        onward: list[Any] = []
-        judged: list[Any] = []  # Forward with an entry, or Refused
-        answers: list[Any] = []
-        ended: list[Any] = []
-        said: list[Any] = []
+        calls.outputs = []
+        # Lists where there is something to list: most turns have one output or two.
+        onward: Any = ()
+        judged: Any = ()  # Forward with an entry, or Refused
+        answers: Any = ()
+        ended: Any = ()
+        said: Any = ()
         for output in outputs:
             kind = type(output)
             if kind is Forward:
                 if output.data is not None:
-                    onward.append(output.data)
+                    (onward := onward or []).append(output.data)
                 if output.entry is not None:
-                    judged.append(output)
+                    (judged := judged or []).append(output)
             elif kind is Answer:
-                answers.append(output.data)
+                (answers := answers or []).append(output.data)
             elif kind is Ended:
-                ended.append(output)
+                (ended := ended or []).append(output)
             elif kind is Said:
-                said.append(output)
+                (said := said or []).append(output)
             else:
-                judged.append(output)
+                (judged := judged or []).append(output)
         producer = self._producer
-        gate = producer.gate
+        gate, later = producer.gate, self._later
         if judged and self._audit_before:
             self._announce(judged, wall_ms)
             producer.hand_over()
@@ -103,27 +117,37 @@ class Turn:
                     entry: Any = output.entry
                     entry.overhead_ns += sent_ns - read_ns
                     entry.sent_ns = sent_ns
-            self._announce(judged, wall_ms)
-            producer.hand_over()
+                    gate.announce(entry.record, wall_ms)
+                else:
+                    self._announce_refused(output, wall_ms)
+            if later is None:
+                producer.hand_over()
+            else:
+                later.decided()
         if answers:
+            if later is not None:
+                later.before_answer()
             self._answer(answers)
         if ended:
             for output in ended:
                 entry = output.entry
                 now_ns = self._clock()
+                waited_ns = read_ns - entry.sent_ns
                 gate.settle(
                     entry.record,
                     output.status,
                     wall_ms,
                     now_ns // 1_000_000,
-                    latency_ms=entry.spent_ms + max(0, read_ns - entry.sent_ns) // 1_000_000,
+                    latency_ms=entry.spent_ms + (waited_ns // 1_000_000 if waited_ns > 0 else 0),
                     bytes_out=output.size,
                     result_raw=output.result,
                     result_stream_hash=output.stream_hash,
                     error=output.error,
                     overhead_us=(entry.overhead_ns + now_ns - read_ns) // 1000,
                 )
-            if not self._ends_wait:
+            if later is not None:
+                later.ended()
+            elif not self._ends_wait:
                 producer.hand_over()
         if said:
             for output in said:
@@ -132,11 +156,13 @@ class Turn:
 
     def _announce(self, judged: list[Any], wall_ms: int) -> None:
         """Start and decision events, and the ends of what was refused."""
-        gate = self._producer.gate
         for output in judged:
             if type(output) is Forward:
-                gate.announce(output.entry.record, wall_ms)  # type: ignore[union-attr, arg-type]  # judged has an entry
+                self._producer.gate.announce(output.entry.record, wall_ms)  # type: ignore[union-attr, arg-type]
             else:
-                record = output.record
-                gate.announce(record, wall_ms)
-                gate.settle_refused(record, wall_ms, record.started_mono_ms, output.bytes_out)
+                self._announce_refused(output, wall_ms)
+
+    def _announce_refused(self, refused: Any, wall_ms: int) -> None:
+        gate, record = self._producer.gate, refused.record
+        gate.announce(record, wall_ms)
+        gate.settle_refused(record, wall_ms, record.started_mono_ms, refused.bytes_out)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from subluminal.host.peers import Peer
+    from subluminal.producer.pool import Seat
 
 RUN_ID_HEADER = b"subluminal-run-id"
 AGENT_ID_HEADER = b"subluminal-agent-id"
@@ -36,10 +37,10 @@ class Visitor:
     """`run_id` and `agent_id` by header, `client` by its own words, `client_session` as the client calls it.
 
     `session` tells unnamed visitors apart: the session of MCP, or the connection where there is none. One object for a
-    connection or session: who it is, is found out once (`visitors`) and kept here.
+    connection or session: who it is, is found out once (`visitors`) and kept here, with the producer of its run.
     """
 
-    __slots__ = ("acting", "agent_id", "client", "client_session", "peer", "run_id", "session")
+    __slots__ = ("acting", "agent_id", "client", "client_session", "peer", "run_id", "seat", "session")
 
     def __init__(
         self,
@@ -58,6 +59,7 @@ class Visitor:
         self.client_session = client_session
         self.peer = peer
         self.acting: object = None
+        self.seat: Seat | None = None
 
 
 def visitor_of(

@@ -119,8 +119,11 @@ class Visitors:
 
     def producer_for(self, who: Visitor) -> Producer:
         """Up to date with its policies. Await nothing but `state_turn` between this and the judgement."""
-        producer = self.pool.get(self.recognise(who))
-        now_ns = monotonic_ns()
+        seat, now_ns = who.seat, monotonic_ns()
+        if seat is None or seat.ended:
+            seat = who.seat = self.pool.seat(self.recognise(who))
+        seat.asked_ns = now_ns
+        producer = seat.producer
         if now_ns >= producer.check_at_ns and producer.check_policies(now_ns, time_ns() // 1_000_000):
             self._tell(producer.policy_error)
         return producer

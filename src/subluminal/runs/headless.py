@@ -192,10 +192,12 @@ class Job:
 
     def _write_bundle(self, child: int, code: int, verdict: Verdict, problems: list[str], busy: bool) -> OSError | None:
         from subluminal.ledger.trace.seal import seal
+        from subluminal.runs.page import write_page
 
         try:
             reports = self._reports()
             reports.write(verdict, child, code, problems)
+            write_page(reports.directory, self._gathered.facts)
             if not busy:
                 seal(reports.directory, self._run.run_id, reports.policies)
         except OSError as error:

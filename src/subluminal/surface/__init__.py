@@ -7,6 +7,7 @@
     known        what was seen of a server, version by version
     pins         what a person has approved: a lock, as text
     standing     what one thing is, by all of this: its classes
+    schemas      whether arguments fit an input schema, in bounded work
 
 No I/O, no clock. Everybody above `contracts` may ask it; nothing here knows how a list came or where anything lies.
 """

@@ -12,7 +12,7 @@ SERVED = {
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
 # The surfaces: all of them are one document, which reads its address.
-SURFACES = ("/", "/runs", "/run", "/call", "/compare")
+SURFACES = ("/", "/overview", "/runs", "/run", "/call", "/compare", "/policy", "/tools", "/hints")
 
 
 def content(name: str) -> bytes:

@@ -35,6 +35,9 @@ SCENES: dict[str, list[list[str]]] = {
     "runs": [["--json"]],
     "query": [["--json"]],
     "show": [["--json"]],
+    "hints": [["--json"]],
+    "promote": [["shim-1-2", "--any-args", "--persist", "{work}/refusing.yaml", "--dry-run", "--json"]],
+    "replay": [["last", "--policy", "policy.yaml", "--json"]],
     "policy init": [["--dry-run", "--json"], ["--json"], ["--list", "--json"]],
     "policy lint": [["policy.yaml", "--json"]],
     "policy in-force": [["--json"]],
@@ -48,9 +51,9 @@ SCENES: dict[str, list[list[str]]] = {
     "policy suggest": [["--from", "{work}/transcripts", "--json"]],
     "tools list": [["--json"]],
     "tools show": [["fs/read", "--json"]],
-    "tools pin": [["fs", "--json"], ["fs", "--dry-run", "--json"]],
     "tools check": [["--json"]],
     "tools approve": [["fs", "--yes", "--json"]],
+    "tools pin": [["fs", "--json"], ["fs", "--dry-run", "--json"]],
     "tools unpin": [["fs", "--json"]],
     "secrets add": [["ref", "--source", "file", "--json", "|a-long-enough-value"]],
     "secrets adopt": [["box", "TOKEN", "--dry-run", "--source", "file", "--json"]],
@@ -65,10 +68,16 @@ SCENES: dict[str, list[list[str]]] = {
     ],
     "agent kinds": [["--json"]],
     "agent run": [["generic", "--program", "/bin/echo", "--json", "--no-record", "--", "hello"]],
-    "export run": [["last", "-o", "{work}/out.tar.gz", "--json"]],
+    "export run": [
+        ["last", "-o", "{work}/out.tar.gz", "--json"],
+        ["last", "--html", "-o", "{work}/out.html", "--json"],
+    ],
+    "export runs": [["--run", "last", "-o", "{work}/bundles", "--json"]],
     "ingest": [["{work}/events.jsonl", "--json"]],
     "verify": [["--json"], ["--all", "--json"]],
     "prune": [["--older-than", "9999w", "--dry-run", "--json"]],
+    "fleet ship": [["--status", "--json"]],
+    "collector token": [["--tokens", "{work}/tokens.json", "--tenant", "acme", "--machine", "build-7", "--json"]],
     "ledgerd": [["--status", "--json"], ["--stop", "--json"], ["--status", "--json"]],
     "doctor": [["--json"]],
     "config": [["--json"]],
@@ -76,8 +85,22 @@ SCENES: dict[str, list[list[str]]] = {
     "uninstall": [["--json"]],
     "version": [["--json"]],
 }
+# The policy that refused what the events say.
+REFUSING = """policy_id: team-default
+version: "1"
+mode: guardrails
+defaults: {decision_on_error: BLOCK}
+selectors: {}
+rules: [{rule_id: deny-writes, kind: deny, match: {tool_name: {glob: [rm]}}, effect: {action: BLOCK}}]
+"""
 # What they print depends on a server elsewhere, or they serve until they are ended; their own tests read what they say.
-ELSEWHERE = {"logout", "ui", "proxy http", "proxy mcp", "proxy messages"}
+ELSEWHERE = {"logout", "ui", "collector serve", "proxy http", "proxy mcp", "proxy messages"}
+# They need an extra; `tests/fleet/test_commands.py` pins what they print.
+ELSEWHERE |= {"policy sign", "policy verify"}
+ELSEWHERE |= {f"fleet {name}" for name in ("join", "leave", "status", "keep", "init", "tenant", "publish", "renew")}
+ELSEWHERE |= {f"fleet {name}" for name in ("revoke", "stop", "resume", "key")}
+# Pinned in `tests/fleet/test_sidecar.py` and `tests/fleet/test_telemetry.py`.
+ELSEWHERE |= {"fleet sidecar", "fleet telemetry"}
 # What they print is no data of ours: a command's own output, texts and scripts to read.
 WITHOUT_JSON = {"run", "shim", "help", "completion"}
 
@@ -137,6 +160,7 @@ def said(tmp_path_factory) -> Iterator[dict[str, list[Any]]]:
     stored(home, lines)
     server = {"command": "true", "env": {"TOKEN": "ghp_ThisIsNotARealTokenAtAll0000000000"}}
     (root / ".claude.json").write_text(json.dumps({"mcpServers": {"box": server}}))
+    (work / "refusing.yaml").write_text(REFUSING)
     (work / "transcripts").mkdir()
     for number in range(8):
         (work / "transcripts" / f"{number}.jsonl").write_text(transcript(f"session-{number}", str(work)))
@@ -156,10 +180,14 @@ def said(tmp_path_factory) -> Iterator[dict[str, list[Any]]]:
         assert run(["policy", "init", "policy.yaml"], "").returncode == 0
         listing = ListingServer(root, [tool("read", "Reads a file.")])
         shim = [sys.executable, "-m", "subluminal", "shim", "--server-name", "fs", "--", *listing.argv]
-        with Agent(shim, {**environ, "SUB_RUN_ID": "run-two"}, work) as agent:
-            agent.initialize()
-            agent.request("tools/list")
-            agent.finish()
+        for run_id, description in (("run-two", "Reads a file."), ("run-three", "Reads any file.")):
+            listing.says([tool("read", description)])
+            with Agent(shim, {**environ, "SUB_RUN_ID": run_id}, work) as agent:
+                agent.initialize()
+                agent.request("tools/list")
+                agent.finish()
+            if run_id == "run-two":
+                assert run(["tools", "pin", "fs"], "").returncode == 0
         for path, scenes in SCENES.items():
             for scene in scenes:
                 words = [word.format(home=home, work=work) for word in scene if not word.startswith("|")]
@@ -203,6 +231,6 @@ def test_the_keys_of_every_command_are_those_that_were_promised(said):
 
 
 def test_one_list_has_rows_of_one_shape(said):
-    for path in ("runs", "query", "secrets list", "agent kinds"):
+    for path in ("runs", "query", "tools list", "secrets list", "agent kinds"):
         ((_, stdout),) = said[path]
         assert len({tuple(row) for row in read(path, stdout)}) == 1, path

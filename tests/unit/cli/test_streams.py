@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sqlite3
 import subprocess
 from pathlib import Path
@@ -46,6 +47,18 @@ def test_closed_streams_are_no_reason_for_a_traceback(home: Path, command: str) 
 def test_a_full_device_is_a_sentence_and_exit_code_2(home: Path, command: str) -> None:
     full = shell(home, command, ">/dev/full")
     assert (full.returncode, full.stderr) == (2, "sub: No space left on device\n")
+
+
+def test_ctrl_c_while_an_error_is_told_shows_no_traceback(home: Path) -> None:
+    """The sentence is longer than a pipe holds: who has read its beginning knows that it is being written."""
+    with subprocess.Popen(
+        [*SUB, "show", "--no-sync", "x" * 120_000], env=sub_environment(home), stderr=subprocess.PIPE
+    ) as told:
+        assert told.stderr is not None
+        beginning = told.stderr.read(10)
+        told.send_signal(signal.SIGINT)
+        rest = told.stderr.read()
+    assert (told.returncode, b"Traceback" in beginning + rest) == (130, False)
 
 
 @pytest.mark.parametrize("damage", ["DROP TABLE segments", "DROP TABLE tool_calls", "DROP TABLE runs"])

@@ -138,6 +138,7 @@ def test_unknown_fields_are_ignored_wherever_they_stand(example):
         example.get("workload"),
         example.get("run", {}).get("meta"),
         example.get("call", {}).get("call_context"),
+        *objects(example.get("promote", {}).get("change")),
         *(item["fields"] for item in example.get("tools", {}).get("items", [])),
     ]
     freeform.append(example.get("hint", example.get("decision", {}).get("hint", {})).get("suggested_args"))

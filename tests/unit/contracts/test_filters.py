@@ -31,7 +31,7 @@ from subluminal.ledger.read.ledger import CALL_COLUMNS, GROUPS, RUN_COLUMNS
 from subluminal.ledger.read.plan import _plain_conditions, run_conditions
 
 # What is no filter, in the places that have more.
-NO_FILTERS = {"limit", "cursor", "by"}
+NO_FILTERS = {"limit", "cursor", "by", "patience_ms"}
 NO_OPTIONS = {
     "columns",
     "wide",
@@ -43,6 +43,7 @@ NO_OPTIONS = {
     "as_json",
     "as_csv",
     "no_sync",
+    "fleet",
     "lines",
     "no_follow",
     "events",

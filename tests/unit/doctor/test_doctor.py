@@ -22,7 +22,7 @@ from harness.command_line import stored
 from harness.ledger import EventMaker
 from harness.waiting import wait_for
 from subluminal.cli.main import COMMANDS
-from subluminal.doctor import clients, self_test
+from subluminal.doctor import clients, self_test, tools
 from subluminal.doctor.ledger import check_ledger
 
 BIN = os.path.dirname(sys.executable)
@@ -269,6 +269,36 @@ def test_a_policy_that_does_not_load_is_an_error_and_the_others_are_still_shown(
 def test_a_policy_given_in_the_environment_is_told_as_such(home: ClientHome, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SUB_POLICY_JSON", "{nonsense")
     assert finding(examined(code=1), "policy-invalid")["mend"] == "unset SUB_POLICY_JSON"
+
+
+def test_locks_of_tools_that_cannot_be_read_are_errors_with_a_sentence_each(home: ClientHome) -> None:
+    home.sub_home.mkdir(mode=0o700)
+    mine, shared = home.sub_home / "tools.lock", home.project / ".subluminal" / "tools.lock"
+    shared.parent.mkdir()
+    mine.write_text("{")
+    mine.chmod(0o600)
+    shared.write_text('{"format": "other", "format_version": 1, "servers": {}}')
+    report = examined(code=1)
+    found = {each["message"]: each["mend"] for each in report["findings"] if each["code"] == "lock-unreadable"}
+    assert [message.startswith((f"{mine} is no lock", f"{shared} is of another format")) for message in found] == [
+        True
+    ] * 2
+    assert all("every tool counts as changed" in message for message in found)
+    assert [lock["error"] is None for lock in area(report, "tools")["locks"]] == [False, False]
+    for command in found.values():
+        assert command.startswith(("mv ", "git checkout"))
+    mine.unlink()
+    shared.unlink()
+    assert area(examined(code=0), "tools")["summary"] == "none seen yet"
+
+
+def test_a_policy_that_checks_schemas_needs_its_library(home: ClientHome, monkeypatch: pytest.MonkeyPatch) -> None:
+    home.sub_home.mkdir(mode=0o700)
+    (home.sub_home / "policy.yaml").write_text(POLICY.replace("BLOCK}", "BLOCK, check_schemas: listed}"))
+    assert not tools.check_tools(str(home.project)).findings
+    monkeypatch.setattr(tools.importlib.util, "find_spec", lambda name: None)
+    (found,) = tools.check_tools(str(home.project)).findings
+    assert (found.code, found.mend) == ("schemas-missing", "pip install jsonschema")
 
 
 def test_settings_that_cannot_be_read_are_an_error(home: ClientHome) -> None:

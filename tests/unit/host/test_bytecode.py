@@ -25,11 +25,22 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def run(installed: Path, code: str) -> str:
-    environ = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(installed)}
+def run(installed: Path, code: str, **variables: str) -> str:
+    environ = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(installed), **variables}
     done = subprocess.run([sys.executable, "-c", code], env=environ, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_whoever_routes_servers_through_us_has_them_compiled(installed: Path, tmp_path: Path) -> None:
+    compiled = installed / "subluminal" / "core" / "gate" / "__pycache__"
+    assert not compiled.exists()
+    (tmp_path / ".claude.json").write_text('{"mcpServers": {"a": {"command": "x"}}}', encoding="utf-8")
+    command = "import sys; sys.argv = ['sub', 'import', 'claude']; from subluminal.__main__ import main; main()"
+    run(installed, command, HOME=str(tmp_path), SUB_HOME=str(tmp_path / "home"))
+    assert any(compiled.iterdir())
+    for place in (installed / "subluminal").rglob("__pycache__"):
+        shutil.rmtree(place)
 
 
 def test_what_a_shim_imports_is_compiled_once(installed: Path) -> None:

@@ -82,6 +82,26 @@ def test_a_server_s_own_settings_win_over_the_general_ones(tmp_path: Path) -> No
     assert config.other_bindings("github") == []
 
 
+def test_results_are_kept_where_somebody_asked_for_it(tmp_path: Path) -> None:
+    assert not load(tmp_path).keeps_results() and not load(tmp_path).keeps_results("any")
+    one = load(tmp_path, '[servers.github]\nrecord.results = "all"\n')
+    assert (one.keeps_results(), one.keeps_results("github"), one.keeps_results("fs")) == (True, True, False)
+    text = '[record]\nresults = "all"\nmax_result_bytes = 9\n[servers.github.record]\nresults = "off"\n'
+    most = load(tmp_path, text)
+    assert (most.keeps_results("github"), most.keeps_results("fs"), most.max_result_bytes) == (False, True, 9)
+    assert not load(tmp_path, text, SUB_RECORD_RESULTS="off").keeps_results()
+    assert load(tmp_path, text, SUB_RECORD_RESULTS="all").keeps_results("github")
+
+
+def test_a_project_may_turn_results_off_but_not_on(tmp_path: Path) -> None:
+    text = '[record]\nresults = "all"\n[servers.github]\nrecord.results = "all"\n'
+    off = load(tmp_path, text, project='[record]\nresults = "off"\n')
+    assert (off.keeps_results(), off.keeps_results("github"), off.warnings) == (False, False, [])
+    on = load(tmp_path, "", project='[record]\nresults = "all"\nmax_result_bytes = 5\n')
+    assert not on.keeps_results() and on.max_result_bytes == 1_048_576
+    assert "only make settings stricter; left out: max_result_bytes, results" in on.warnings[0]
+
+
 def test_shims_and_ledgerd_judge_the_ledger_s_table_alike(tmp_path: Path) -> None:
     for text in ("[ledger]\nidle_exit_s = 0", "[ledger]\nidle_exit_s = 'soon'", "[ledger]\nidle = 3", "ledger = 3"):
         with pytest.raises(ConfigError) as shim:
@@ -135,6 +155,10 @@ def test_the_environment_wins_over_files(tmp_path: Path) -> None:
             None,
         ),
         ("[servers.g]\nenv_allowlist = 'PATH'", "list of names", None),
+        ('[record]\nresults = "some"', "'off' or 'all'", None),
+        ("[record]\nresult = 1", "unknown key 'result'", "results"),
+        ("[servers.g]\nrecord = 1", "record must be a table with `results`", "all"),
+        ("[servers.g]\nrecord.max_result_bytes = 1", "record must be a table with `results`", "all"),
         ("ledger = 3", "[ledger] must be a table", None),
         ("[ledger]\nidle_exit_s = 0", "number of seconds above 0", None),
         ("[ledger]\nidle_exit_s = true", "number of seconds above 0", None),

@@ -8,6 +8,7 @@ import pytest
 
 from harness.waiting import wait_for_async
 from harness.web import LOOPS, Guest, echo, house, run_on, silent, turns
+from subluminal.http.heads import response_lines
 from subluminal.http.limits import (
     BODY_SECONDS,
     HEAD_SECONDS,
@@ -17,6 +18,7 @@ from subluminal.http.limits import (
     MAX_DISCARDED_BYTES,
     MAX_HEAD_BYTES,
 )
+from subluminal.http.together import FEW
 
 pytestmark = pytest.mark.parametrize("loop", LOOPS)
 GET = b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n"
@@ -82,6 +84,46 @@ def test_a_second_request_waits_until_the_first_is_answered(loop: str) -> None:
                 assert await wire.answer() == (200, b"%d" % number)
 
     run_on(loop, main())
+
+
+def test_answers_to_many_leave_whole_and_in_order_whichever_way_they_are_given(loop: str) -> None:
+    def answer(guest: Guest) -> None:
+        kind, text = guest.target[-1:], guest.target
+        if kind == b"a":
+            guest.visit.answer_as(response_lines(200, []), text)
+        elif kind == b"b":
+            guest.visit.answer(200, [], text)
+        else:
+            guest.visit.begin(200, [], len(text))
+            guest.visit.send(text)
+            guest.visit.end()
+
+    waiting: list[Guest] = []
+
+    def wait_for_all(guest: Guest) -> None:
+        waiting.append(guest)
+        if len(waiting) == 4 * FEW:
+            while waiting:
+                answer(waiting.pop())
+
+    async def main() -> None:
+        async with house(end=wait_for_all) as here:
+            wires = [await here.connect() for _ in range(4 * FEW)]
+            for number, wire in enumerate(wires):
+                for word in _letters(b"abcaacba"):
+                    wire.send(b"GET /%d%b HTTP/1.1\r\nHost: h\r\n\r\n" % (number, word))
+                wire.send(LAST.replace(b"last", b"last-a"))
+            for number, wire in enumerate(wires):
+                received = await wire.until_closed()
+                bodies = [part.partition(b"\r\n\r\n")[2] for part in received.split(b"HTTP/1.1 200 OK")[1:]]
+                assert bodies == [*(b"/%d%b" % (number, word) for word in _letters(b"abcaacba")), b"/last-a"]
+            assert here.serving.under_way == 0
+
+    run_on(loop, main())
+
+
+def _letters(word: bytes) -> list[bytes]:
+    return [bytes((letter,)) for letter in word]
 
 
 def test_answers_that_nobody_reads_stop_the_reading_of_requests(loop: str) -> None:

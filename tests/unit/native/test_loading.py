@@ -60,6 +60,25 @@ def test_whoever_insists_on_c_without_it_hears_so_before_a_server_is_started(tmp
     assert not started.exists()
 
 
+def test_a_run_that_insists_on_c_is_heard_by_a_shim_whose_environment_was_scrubbed(tmp_path: Path) -> None:
+    """A client that passes on no variables: the shim takes them over from the process above it that has a run."""
+    started = tmp_path / "started"
+    words = ["sub", "shim", "--server-name", "s", "--", "touch", str(started)]
+    shim = UNBUILT + f"sys.argv = {words!r}; " + MAIN
+    scrubbed = isolated_env(tmp_path)
+    scrubbed.pop("SUB_CORE", None)
+    client = f"import subprocess, sys; child = [sys.executable, '-c', {shim!r}]; env = {scrubbed!r}; "
+    client += "sys.exit(subprocess.run(child, env=env).returncode)"
+    env = isolated_env(tmp_path, SUB_CORE="c", SUB_RUN_ID="r1")
+    done = subprocess.run([sys.executable, "-c", client], env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("sub: The run that this shim belongs to: SUB_CORE asks for the core in C"), (
+        done.stderr
+    )
+    assert "-m subluminal.native.build" in done.stderr and "Traceback" not in done.stderr
+    assert not started.exists()
+
+
 def test_a_core_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     done = run_sub(tmp_path, "version", SUB_CORE="rust")
     assert (done.returncode, done.stdout) == (2, "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import resource
@@ -374,6 +375,7 @@ def test_there_is_no_room_where_no_more_files_may_be_opened(journals: Spool) -> 
 
 
 def test_the_limit_leaves_descriptors_for_connections(journals: Spool) -> None:
+    gc.collect()  # descriptors of producers that earlier tests have left in cycles
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
     try:

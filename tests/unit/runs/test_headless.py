@@ -186,6 +186,7 @@ class TestBundle:
             "junit.xml",
             "results.sarif",
             "report.html",
+            "run.html",
         }
         assert len(list((trace / "policies").iterdir())) == 1
         home = tmp_path / "elsewhere"

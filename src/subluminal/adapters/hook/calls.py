@@ -59,11 +59,19 @@ class _Open(Struct, eq=False, gc=False):
 
 
 class Calls:
-    """`reloaded` is called when policies have changed."""
+    """`reloaded` is called when policies have changed. `only_builtin`: in a replay, where whoever answers calls of
+    servers judges them, at the recorded times."""
 
     def __init__(
-        self, producer: Producer, config: Config, reloaded: Callable[[], None], clock: Callable[[], int] = monotonic_ns
+        self,
+        producer: Producer,
+        config: Config,
+        reloaded: Callable[[], None],
+        clock: Callable[[], int] = monotonic_ns,
+        *,
+        only_builtin: bool = False,
     ) -> None:
+        self._only_builtin = only_builtin
         self._producer = producer
         self._config = config
         self._reloaded = reloaded
@@ -106,6 +114,8 @@ class Calls:
         if key in self._open:
             return NOTHING
         call = self._call(client, payload, size)
+        if self._only_builtin and call.server_name != BUILTIN_SERVER:
+            return NOTHING
         if size > held and self._producer.gate.may_refuse:
             call.too_large = f"too large to be held ({payload.fault})"
         if self._producer.places is not None:

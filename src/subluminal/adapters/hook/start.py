@@ -17,6 +17,7 @@ import os
 import signal
 import sys
 
+from subluminal.contracts.vocabulary import BUILTIN_SERVER, REPLAYED
 from subluminal.host import home
 from subluminal.host.files import open_private
 from subluminal.host.identity import borrow_environment, environment_of, host_id, start_time
@@ -25,6 +26,10 @@ from subluminal.host.identity import borrow_environment, environment_of, host_id
 DEADLINE_S = 20
 EXIT_FAILED = 3
 _READY = b"1"
+_IN_REPLAY = (
+    "This run is a replay of a recorded one, in which nothing is executed: the client's own tools are not run. "
+    "Go on with the tools of its servers."
+)
 
 
 def main(words: list[str]) -> int:
@@ -92,9 +97,12 @@ def _become_judge(client: str, pid: int, started: str, ready: int) -> None:
     def reloaded() -> None:
         keep_markers(os.environ, cwd)
 
+    in_replay = "SUB_REPLAY" in os.environ
+    if in_replay:
+        producer.gate.refuse_server(BUILTIN_SERVER, REPLAYED, _IN_REPLAY)
     reloaded()
     _remove_left_sockets()
-    calls = Calls(producer, config, reloaded)
+    calls = Calls(producer, config, reloaded, only_builtin=in_replay)
     listener = Listener(home.judge_socket_name(pid, started))
     judge = Judge(listener, producer, calls, Client(pid, started), config.health_ms)
     producer.open({"server_name": "builtin"})

@@ -39,14 +39,14 @@ class Answering:
 
     __slots__ = (
         "_asked", "_big", "_head", "_message", "_over", "_pieces", "_posting", "_renewed", "_sending", "_server",
-        "_size", "_stream", "_visit", "desk", "endpoint", "exchange",
+        "_size", "_stream", "desk", "endpoint", "exchange", "visit",
     )  # fmt: skip
 
     def __init__(
         self, server: UrlServer, visit: Visit, desk: Desk, exchange: Exchange, posting: Posting | None
     ) -> None:
         self._server = server
-        self._visit = visit
+        self.visit = visit
         self.desk = desk
         self.exchange = exchange
         self._posting = posting
@@ -62,28 +62,22 @@ class Answering:
         self._sending = False
         self._renewed = False
 
-    @property
-    def visit(self) -> Visit:
-        return self._visit
-
     # -- asking ---------------------------------------------------------------------------------------------------
 
-    def ask(self, message: bytes) -> None:
-        self._message = message
-        self._send(message)
-
-    def ask_held(self, held: Held) -> None:
-        self._send(b"", held.pump, held.size)
-
-    def _send(self, body: bytes, started: Any = None, length: int | None = None) -> None:
-        head = self._visit.head
+    def ask(self, message: bytes | Held) -> None:
+        body, started, length = b"", None, None
+        if isinstance(message, bytes):
+            self._message = body = message
+        else:
+            started, length = message.pump, message.size
+        head = self.visit.head
         lines = self._server.request_lines(head)
         self._sending = True
         self._asked = self._server.pool.ask(head.method, head.target, lines, body, self, started, length)
         self._sending = False
 
     def recorded(self) -> None:
-        """Whatever the server answers comes later."""
+        """Whatever the server answers comes later, and `head` or `failed` before it."""
 
     def give_up(self) -> None:
         """The client has left. In the stateless revision this is its cancel; elsewhere a reply may still be asked for
@@ -109,6 +103,7 @@ class Answering:
     # -- the server answers ---------------------------------------------------------------------------------------
 
     def head(self, head: ResponseHead) -> None:
+        self.desk.later.before_answer()
         self._head = head
         if head.kept is not None and head.kept.notes is not None:
             return  # a JSON answer, known again
@@ -124,7 +119,7 @@ class Answering:
         if head.status == 200 and media_type(head.said(b"content-type")) == EVENT_STREAM:
             self._adopt_session(head.said(b"mcp-session-id"))
             self._stream = EventStream(self.desk.held_bytes)
-            self._visit.begin(200, self._headers(head), None, head.reason)
+            self.visit.begin(200, self._headers(head), None, head.reason)
             self._server.streams.add(self)
 
     def data(self, data: bytes) -> None:
@@ -140,7 +135,7 @@ class Answering:
         self._size += len(data)
         if self._big is not None:
             self._big.feed(data)
-            self._visit.send(data)
+            self.visit.send(data)
             return
         self._pieces.append(data)
         if self._size > self.desk.config.max_inspect_bytes and not self.exchange.holds_list(self._size):
@@ -164,7 +159,8 @@ class Answering:
         if self._sending:  # the turn that sends it is not over: its decision is not recorded yet
             asyncio.get_running_loop().call_soon(self.failed, why)
             return
-        if self._stream is not None or self._visit.begun:
+        self.desk.later.before_answer()
+        if self._stream is not None or self.visit.begun:
             self._do(self._cut, why)
         else:
             self._refuse(why)
@@ -183,13 +179,13 @@ class Answering:
 
     def _event(self, event: Event) -> None:
         if event.data is None or (event.name != b"message" and event.name != b""):
-            self._visit.send(self._server.rewritten(self, event) if event.name == b"endpoint" else event.raw)
+            self.visit.send(self._server.rewritten(self, event) if event.name == b"endpoint" else event.raw)
             return
         if event.data[:1].isspace():  # what stands first tells a batch from a message
             event.data = event.data.strip()
         now_ns = monotonic_ns()
         self.exchange.server_message(event.data, now_ns)
-        self.desk.carry_out(_Events(self._visit, event), now_ns)
+        self.desk.carry_out(_Events(self.visit, event), now_ns)
 
     def _part(self, part: Part) -> None:
         if self._big is None and self.exchange.may_edit:
@@ -201,22 +197,22 @@ class Answering:
 
             self._big = Oversize(False, 0, strict=False)
         self._big.feed(part.data)
-        self._visit.send(part.raw)
+        self.visit.send(part.raw)
         if part.last:
             big, self._big = self._big, None
             big.scan.finish()
             self.exchange.server_scanned(big.scan, big.size, big.stream_hash())
-            self.desk.carry_out(_Events(self._visit, None), monotonic_ns())
+            self.desk.carry_out(_Events(self.visit, None), monotonic_ns())
 
     def keep_alive(self) -> None:
         """A comment, between two events: somebody on the way may close what is silent for long."""
         if self._stream is not None and self._stream.between_events and self._big is None:
-            self._visit.send(b": \n\n")
+            self.visit.send(b": \n\n")
 
     def _stream_ended(self) -> None:
         assert self._stream is not None
-        self._visit.send(self._stream.rest())
-        self._visit.end()
+        self.visit.send(self._stream.rest())
+        self.visit.end()
         self._finish(STREAM_CUT)
 
     # -- whole answers --------------------------------------------------------------------------------------------
@@ -228,7 +224,7 @@ class Answering:
         if known is not None:
             if known.session is not None:
                 self._adopt_session(known.session)
-            self._json(_Whole(self._visit, 200, known.lines), body)
+            self._json(_Whole(self.visit, 200, known.lines), body)
             return
         if head.status == 401 and not self._renewed and self._message and self._server.can_renew:
             self._renewed = True
@@ -243,9 +239,9 @@ class Answering:
         if body and media_type(head.said(b"content-type")) == b"application/json":
             if head.status == 200 and head.kept is not None:
                 head.kept.notes = _KnownAnswer(response_lines(200, headers), session)
-            self._json(_Whole(self._visit, head.status, headers), body)
+            self._json(_Whole(self.visit, head.status, headers), body)
             return
-        self._visit.answer(head.status, headers, b"" if head.status == 202 else body)
+        self.visit.answer(head.status, headers, b"" if head.status == 202 else body)
         self._finish(f"the server answered {head.status} without a reply")
 
     def _json(self, party: _Whole, body: bytes) -> None:
@@ -257,7 +253,7 @@ class Answering:
 
     def _again(self, renewed: bool) -> None:
         """The server did not take what we showed it, so nothing was done: once more, with what there is now."""
-        if self._over or self._visit.over:
+        if self._over or self.visit.over:
             return
         if not renewed:
             self._do(self._whole, b"".join(self._pieces))
@@ -265,7 +261,7 @@ class Answering:
         self._head = None
         self._pieces = []
         self._size = 0
-        self._send(self._message)
+        self.ask(self._message)
 
     def _begin_large(self) -> None:
         from subluminal.host.oversize import Oversize  # few have such a message
@@ -279,10 +275,10 @@ class Answering:
             self._adopt_session(head.said(b"mcp-session-id"))
         self._big = Oversize(False, 0, strict=False)
         length = head.said(b"content-length")
-        self._visit.begin(head.status, self._headers(head), int(length) if length else None, head.reason)
+        self.visit.begin(head.status, self._headers(head), int(length) if length else None, head.reason)
         for piece in self._pieces:
             self._big.feed(piece)
-            self._visit.send(piece)
+            self.visit.send(piece)
         self._pieces = []
 
     def _large_ended(self) -> None:
@@ -290,7 +286,7 @@ class Answering:
         assert big is not None
         big.scan.finish()
         self.exchange.server_scanned(big.scan, big.size, big.stream_hash())
-        self._visit.end()
+        self.visit.end()
         self.desk.carry_out(None, monotonic_ns())
         self._finish(STREAM_CUT)
 
@@ -304,11 +300,11 @@ class Answering:
     def _answer_for_it(self, message: str) -> None:
         ids = self._posting.ids if self._posting is not None else []
         replies = [server_gone(id_raw, message) for id_raw in ids] or [server_gone(b"null", message)]
-        json_answer(self._visit, 502, one_body(replies))
+        json_answer(self.visit, 502, one_body(replies))
         self._finish(message, "ERROR", "transport")
 
     def _cut(self, why: str) -> None:
-        self._visit.break_off()
+        self.visit.break_off()
         self._finish(f"the answer was cut: {why}", "ERROR", "transport")
 
     def _finish(self, why: str, status: str = "ERROR", error_class: str = "transport") -> None:
@@ -317,7 +313,7 @@ class Answering:
         self._asked = None  # what refers to each other would be kept until it is looked for
         self._server.left(self)
         posting = self._posting
-        if posting is None or not any(map(self.exchange.waits_for, posting.ids)):
+        if posting is None or not posting.waits:
             self._posting = None
             return
         accepted = self._head is not None and self._head.status == 202
@@ -345,7 +341,7 @@ class Answering:
 
     def _adopt_session(self, session: bytes | None) -> None:
         if session is not None and self._posting is not None:
-            self._server.opened(self.desk, session, self.exchange, self._visit)
+            self._server.opened(self.desk, session, self.exchange, self.visit)
 
 
 class _Events:

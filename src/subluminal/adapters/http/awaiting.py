@@ -62,6 +62,7 @@ class Awaiting:
         return [] if self._session.is_stateless else [(SESSION_ID, self._session.session)]
 
     def recorded(self) -> None:
+        self._session.desk.later.before_answer()
         if self._unfit is not None:
             self._session.refuse(self, self._unfit)
         elif self._session.replies_on_stream or not self.ids:

@@ -14,6 +14,7 @@ from subluminal.mcp.calls import Calls
 from subluminal.mcp.exchange import Exchange
 from subluminal.mcp.faults import fault
 from subluminal.mcp.tools import ToolNotes
+from subluminal.producer.later import Later
 from subluminal.producer.surfaces import SurfaceOnDemand
 from subluminal.producer.turn import Turn
 
@@ -42,18 +43,20 @@ class Party(Protocol):
 
 class Desk(InTurn):
     """`sessions`: open requests by session; a request without a session has an exchange of its own, in `loose`.
+    `timed`: those with calls that may have to end by their time.
 
     `unjudged` counts the requests that have begun to come: their run must not end before they are judged and recorded.
     A run that has ended may come back: then `take_up` gives this desk its new producer, and sessions go on.
     """
 
     __slots__ = (
-        "_left", "_party", "_surface", "_tools", "_turn", "_used_ns", "calls", "config", "loose", "server", "sessions",
-        "unjudged",
+        "_left", "_party", "_surface", "_tools", "_turn", "calls", "config", "later", "loose", "server", "sessions",
+        "timed", "unjudged", "used_ns",
     )  # fmt: skip
 
     calls: Calls
     _turn: Turn
+    later: Later
 
     def __init__(self, producer: Producer, server: ServerConfig, config: Config, words: Sequence[str] = ()) -> None:
         super().__init__()
@@ -61,12 +64,13 @@ class Desk(InTurn):
         self.config = config
         self.sessions: OrderedDict[bytes, Exchange] = OrderedDict()
         self.loose: set[Exchange] = set()
+        self.timed: set[Exchange] = set()
         self.unjudged = 0
         self._tools = ToolNotes(RunToolNotes(producer.gate.identity.run_id, server.name))
         self._surface = SurfaceOnDemand(producer, server.name, words, self._tools)
         self._party: Party | None = None
         self._left: deque[tuple[int, Exchange, Open, Callable[[Exchange], bool]]] = deque()
-        self._used_ns = monotonic_ns()
+        self.used_ns = monotonic_ns()
         self.take_up(producer)
 
     def take_up(self, producer: Producer) -> None:
@@ -82,7 +86,8 @@ class Desk(InTurn):
             timeout_ms=self.server.timeout_ms or None,
         )
         before = self.server.audit == "before"
-        self._turn = Turn(producer, self.calls, self._forward, self._answer, audit_before=before)
+        self.later = Later(producer)
+        self._turn = Turn(producer, self.calls, self._forward, self._answer, audit_before=before, later=self.later)
         for exchange in (*self.sessions.values(), *self.loose):
             exchange.calls = self.calls
 
@@ -96,19 +101,6 @@ class Desk(InTurn):
         return max(self.config.max_inspect_bytes, MAX_EDITED_BYTES)
 
     # -- requests -------------------------------------------------------------------------------------------------
-
-    def came(self, exchange: Exchange, session: bytes | None) -> None:
-        """A request has begun to come; `judged` follows, and `over` in the end."""
-        self.unjudged += 1
-        self._used_ns = monotonic_ns()
-        if session is None:
-            self.loose.add(exchange)
-
-    def judged(self) -> None:
-        self.unjudged -= 1
-
-    def over(self, exchange: Exchange) -> None:
-        self.loose.discard(exchange)
 
     def client_left(self, exchange: Exchange, ids: list[bytes], listened_to: Callable[[Exchange], bool]) -> None:
         """Replies to these may still be fetched on another stream; not for ever, unless it is `listened_to`."""
@@ -127,7 +119,8 @@ class Desk(InTurn):
         """The open requests of a session. Ids are in flight within it, and nowhere else."""
         if session is None:
             return Exchange(self.calls)
-        session = short(session)
+        if len(session) > MAX_NAME_BYTES:
+            session = short(session)
         known = self.sessions.get(session)
         if known is not None:
             self.sessions.move_to_end(session)
@@ -187,9 +180,11 @@ class Desk(InTurn):
 
     def tick(self, now_ns: int) -> None:
         """Calls that have had their time end in the record."""
-        exchanges = self._exchanges() if self.server.timeout_ms else []
-        left = [self._left.popleft() for _ in range(len(self._left)) if self._left[0][0] < now_ns]
-        legs = len(self.calls.legs) > 0 and now_ns - self._used_ns > LEFT_NS
+        exchanges = list(self.timed)
+        left = []
+        while self._left and self._left[0][0] < now_ns:
+            left.append(self._left.popleft())
+        legs = len(self.calls.legs) > 0 and now_ns - self.used_ns > LEFT_NS
         if exchanges or left or legs:
             watched = legs or any(each.is_watched for each in (*exchanges, *(exchange for _, exchange, *_ in left)))
             self.do(self._expire, now_ns, exchanges, left, legs, needs_state=watched)
@@ -197,6 +192,8 @@ class Desk(InTurn):
     def _expire(self, now_ns: int, exchanges: list[Exchange], left: list[Any], legs: bool) -> None:
         for exchange in exchanges:
             exchange.expire(now_ns)
+            if not exchange.calls_under_way:
+                self.timed.discard(exchange)
         for _, exchange, entry, listened_to in left:
             if exchange.waiting(entry.id_raw) is not entry:
                 continue
@@ -215,6 +212,7 @@ class Desk(InTurn):
             self.abandon(exchange, "CANCELLED", "unknown", why)
         self.sessions.clear()
         self.loose.clear()
+        self.timed.clear()
         self.calls.legs.abandon()
         self.carry_out(None, monotonic_ns())
 

@@ -58,14 +58,16 @@ class Served(Protocol):
 class Admitted:
     """What was found out about a head: it holds for every request of its connection that has the same.
 
-    `session`: the key of a visitor who is told by nothing but the session. `notes` are the server's own.
+    `visitor`: who it is, where that is told by the session. `desk`: where it was served last; another one serves it
+    when its run has ended meanwhile. `notes` are the server's own.
     """
 
-    __slots__ = ("notes", "server", "session")
+    __slots__ = ("desk", "notes", "server", "visitor")
 
-    def __init__(self, server: Served, session: _SessionKey | None) -> None:
+    def __init__(self, server: Served, visitor: Visitor | None, desk: Desk) -> None:
         self.server = server
-        self.session = session
+        self.visitor = visitor
+        self.desk = desk
         self.notes: Any = None
 
 
@@ -101,13 +103,15 @@ class Door:
             json_answer(visit, 503, server_gone(b"null", f"calls cannot be recorded here: {why}."))
 
     def _admit(self, visit: Visit) -> None:
-        head = visit.head
-        inbound = visit.inbound
+        head, inbound = visit.head, visit.inbound
         assert inbound is not None
         caller: Caller = inbound.notes
-        if head.kept is not None and head.kept.notes is not None:
-            admitted: Admitted = head.kept.notes
-            admitted.server.arrived(visit, self.desk(visit, admitted.server.name, caller, admitted.session))
+        admitted: Admitted | None = None if head.kept is None else head.kept.notes
+        if admitted is not None:
+            visitor = admitted.visitor or caller.acting(visit)
+            if self._visitors.producer_for(visitor) is not admitted.desk.producer:
+                admitted.desk = self._desk(visitor, admitted.server.name)
+            admitted.server.arrived(visit, admitted.desk)
             return
         self._front.admit(head)
         if not self._front.knows(caller.peer):
@@ -119,16 +123,16 @@ class Door:
                 return
             if server.serves(path):
                 session = self._session(visit, server.name, caller)
-                desk = self.desk(visit, server.name, caller, session)
+                visitor = (session and self._by_session.get(session)) or self._visitor(visit, caller, session)
+                desk = self._desk(visitor, server.name)
                 if head.kept is not None:
-                    head.kept.notes = Admitted(server, session)
+                    head.kept.notes = Admitted(server, visitor if session else None, desk)
                 server.arrived(visit, desk)
                 return
         raise HttpFault(404, "there is no such server here")
 
-    def desk(self, visit: Visit, server_name: str, caller: Caller, session: _SessionKey | None) -> Desk:
-        """The run that this request belongs to, at this server."""
-        visitor = (session and self._by_session.get(session)) or self._visitor(visit, caller, session)
+    def _desk(self, visitor: Visitor, server_name: str) -> Desk:
+        """The run that a request of this visitor belongs to, at this server."""
         producer = self._visitors.producer_for(visitor)
         key = (self._visitors.recognise(visitor), server_name)
         desk = self._desks.get(key)

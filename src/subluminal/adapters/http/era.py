@@ -34,6 +34,9 @@ def is_later(head: RequestHead) -> bool:
 
 def mismatch(head: RequestHead, reading: Reading) -> str | None:
     """Why headers and message cannot both be right; None if they can."""
+    index = head.index
+    if index is not None and METHOD not in index and NAME not in index:
+        return None
     method, name = head.said(METHOD), head.said(NAME)
     if method is None and name is None:
         return None

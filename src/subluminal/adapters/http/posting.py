@@ -8,11 +8,12 @@ Answering      passes on what the server answers
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import monotonic_ns, time_ns
+from time import time_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
 from subluminal.adapters.http.answers import json_answer, one_body
 from subluminal.adapters.http.era import mismatch
+from subluminal.adapters.listening import incoming
 from subluminal.adapters.listening.held import Held
 from subluminal.mcp.message.exact import read_scan
 from subluminal.mcp.message.reading import AMBIGUOUS, BATCH, CALL, REQUEST, Reading
@@ -28,17 +29,11 @@ _JUDGED = (CALL, AMBIGUOUS, BATCH)
 NOT_TAKEN = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Refused by policy, or not understood."}}'
 
 
-class Replying(Protocol):
+class Replying(incoming.Replying, Protocol):
     """What passes on a server's answer to one request."""
 
     def recorded(self) -> None:
-        """The decision is on record: from here on the client may hear of it."""
-
-    def give_up(self) -> None:
-        """The client has left."""
-
-    def pause(self) -> None: ...
-    def resume(self) -> None: ...
+        """The message is on its way, and its decision in the gate: `later.before_answer` puts it on record."""
 
 
 class Behind(Protocol):
@@ -47,99 +42,55 @@ class Behind(Protocol):
     def begin(self, posting: Posting, message: bytes | Held) -> Replying: ...
 
 
-class Posting:
+class Posting(incoming.Incoming["Desk"]):
     """Listener of its visit, and the party for whom its message is carried out."""
 
-    __slots__ = (
-        "_big", "_held", "_is_judged", "_pieces", "_replying", "_server", "_size", "desk", "exchange",
-        "reading", "visit",
-    )  # fmt: skip
+    __slots__ = ("_held", "_replying", "_server", "exchange", "reading")
 
     def __init__(self, server: Behind, visit: Visit, desk: Desk, exchange: Exchange, session: bytes | None) -> None:
+        super().__init__(visit, desk)
         self._server = server
-        self.visit = visit
-        self.desk = desk
         self.exchange = exchange
-        self._pieces: list[bytes] = []
-        self._size = 0
-        self._big: Oversize | None = None
         self._held: Held | None = None
         self._replying: Replying | None = None
         self.reading: Reading | None = None
-        self._is_judged = False
-        desk.came(exchange, session)
-        visit.when_over(self._over)
+        if session is None:
+            desk.loose.add(exchange)
 
     # -- the visit ------------------------------------------------------------------------------------------------
 
-    def data(self, data: bytes) -> None:
-        self._size += len(data)
-        if self._big is not None:
-            self._big.feed(data)
-            return
-        self._pieces.append(data)
-        if self._size > self.desk.config.max_inspect_bytes:
-            from subluminal.host.oversize import Oversize  # few have such a message
-
-            self._big = Oversize(True, self.desk.config.max_message_bytes)
-            for piece in self._pieces:
-                self._big.feed(piece)
-            self._pieces = []
-
     def end(self) -> None:
-        read_ns = monotonic_ns()
-        producer = self.desk.producer
-        if read_ns >= producer.check_at_ns:
-            producer.check_policies(read_ns, time_ns() // 1_000_000)
-        big = self._big
+        read_ns = self.desk.used_ns = self.complete()
+        big, body = self.big, b""
         if big is not None:
             big.scan.finish()
             reading = read_scan(big.scan)
         else:
-            body = b"".join(self._pieces)
-            self._pieces = []
+            body = self.whole()
             reading = read_message(body)
         wrong = mismatch(self.visit.head, reading)
         if wrong is not None:
             for each in (reading, *(reading.elements if reading.kind == BATCH else ())):
                 _doubt(each, wrong)
         self.reading = reading
-        judged = reading.kind in _JUDGED or big is not None or wrong is not None
         if big is not None:
             self.do(self._judge_big, big, reading, read_ns, needs_state=True)
         else:
+            judged = reading.kind in _JUDGED or wrong is not None
             self.do(self._judge, reading, body, read_ns, needs_state=judged)
 
     def do(self, work: Callable[..., None], *args: Any, needs_state: bool) -> None:
         """It is there as a whole, and may be judged."""
         self.desk.do(work, *args, needs_state=needs_state)
 
-    def gone(self) -> None:
-        """The client has left: so does the server see it. Whether this cancels is a matter of the revision."""
-        if self._replying is not None:
-            self._replying.give_up()
-
-    def _over(self) -> None:
-        """However it ended: nothing is kept of it."""
-        self._judged()
-        self.desk.over(self.exchange)
-        self._pieces = []
-        if self._big is not None:
-            self._big.drop()
-        self._drop_held()
-
-    def _judged(self) -> None:
-        if not self._is_judged:
-            self._is_judged = True
-            self.desk.judged()
-
-    def full(self) -> None:
-        if self._replying is not None:
-            self._replying.pause()
-
-    def room(self) -> None:
-        if self._replying is not None:
-            self._replying.resume()
+    def over(self) -> None:
+        super().over()
+        if self.exchange in self.desk.loose:
+            self.desk.loose.discard(self.exchange)
+            self.desk.timed.discard(self.exchange)
+        held, self._held = self._held, None
+        if held is not None:
+            held.close()
 
     # -- the judgement --------------------------------------------------------------------------------------------
 
@@ -157,21 +108,24 @@ class Posting:
             self._held = Held(*big.release())
         wall_ms = time_ns() // 1_000_000
         self.exchange.client_other(reading, self._held, big.size, wall_ms, read_ns, big.stream_hash(), big.fault)
-        self._big = None
+        self.big = None
         self._carry_out(read_ns)
 
     def _carry_out(self, read_ns: int) -> None:
         self.desk.carry_out(self, read_ns)
-        self._judged()
+        self.judged()
         if self._replying is not None:
             self._replying.recorded()
-        elif not self.visit.begun:
-            json_answer(self.visit, 400, NOT_TAKEN)  # refused, and without an id that could be answered
+        elif not self.visit.begun:  # refused, and without an id that could be answered
+            self.desk.later.before_answer()
+            json_answer(self.visit, 400, NOT_TAKEN)
 
     def forward(self, messages: list[Any]) -> None:
         """Once for a message: a batch is one."""
         (message,) = messages
-        self._replying = self._server.begin(self, message)
+        if self.exchange.timeout_ms:
+            self.desk.timed.add(self.exchange)
+        self._replies = self._replying = self._server.begin(self, message)
 
     def answer(self, messages: list[bytes]) -> None:
         """A refusal: there is nothing else to answer before the server has."""
@@ -186,17 +140,20 @@ class Posting:
         readings = reading.elements if reading.kind == BATCH else [reading]
         return [each.id_raw for each in readings if each.id_raw is not None and each.kind in (CALL, REQUEST, AMBIGUOUS)]
 
+    @property
+    def waits(self) -> bool:
+        """Whether any of them has no answer yet."""
+        reading, exchange = self.reading, self.exchange
+        if reading is not None and reading.kind == CALL:
+            return reading.id_raw is not None and exchange.waits_for(reading.id_raw)
+        return any(map(exchange.waits_for, self.ids))
+
     # -- a message that waited in a file --------------------------------------------------------------------------
 
     def more(self) -> None:
         """The server takes more of it."""
         if self._held is not None:
             self._held.more()
-
-    def _drop_held(self) -> None:
-        held, self._held = self._held, None
-        if held is not None:
-            held.close()
 
 
 def _doubt(reading: Reading, why: str) -> None:

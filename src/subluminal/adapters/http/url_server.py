@@ -21,7 +21,6 @@ from subluminal.adapters.http.oauth import PROTECTED
 from subluminal.adapters.http.paths import MESSAGES, own_path
 from subluminal.adapters.http.posting import Posting
 from subluminal.adapters.listening.front import check_body
-from subluminal.adapters.listening.held import Held
 from subluminal.adapters.listening.onward import onward
 from subluminal.contracts.errors import SubluminalError
 from subluminal.http.heads import Headers, HttpFault, RequestHead, request_lines
@@ -32,6 +31,7 @@ from subluminal.http.urls import read_url
 if TYPE_CHECKING:
     from subluminal.adapters.http.desk import Desk
     from subluminal.adapters.http.door import Door
+    from subluminal.adapters.listening.held import Held
     from subluminal.adapters.upstream.shown import Shown
     from subluminal.contracts.event_stream import Event
     from subluminal.http.inbound import Visit
@@ -104,10 +104,7 @@ class UrlServer:
 
     def begin(self, posting: Posting, message: bytes | Held) -> Answering:
         answering = Answering(self, posting.visit, posting.desk, posting.exchange, posting)
-        if isinstance(message, Held):
-            answering.ask_held(message)
-        else:
-            answering.ask(message)
+        answering.ask(message)
         return answering
 
     def unshown(self, headers: Headers) -> Headers:

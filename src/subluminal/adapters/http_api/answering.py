@@ -82,6 +82,7 @@ class Answering:
     def head(self, head: ResponseHead) -> None:
         if self.over:
             return
+        self._desk.later.before_answer()
         self._status = head.status
         length = _length(head)
         limit = self._desk.config.max_inspect_bytes
@@ -116,7 +117,9 @@ class Answering:
             return
         if self._sending:  # the turn that sends it is not over: its decision is not recorded yet
             asyncio.get_running_loop().call_soon(self.failed, why)
-        elif self._visit.begun:
+            return
+        self._desk.later.before_answer()
+        if self._visit.begun:
             self._visit.break_off()
             self._end("ERROR", fault("transport", f"the answer was cut: {why}"))
         else:

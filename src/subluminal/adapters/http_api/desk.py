@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
 from subluminal.adapters.listening.in_turn import InTurn
 from subluminal.mcp.calls import Answer, Ended
 from subluminal.mcp.faults import fault
+from subluminal.producer.later import Later
 from subluminal.producer.turn import Turn
 
 if TYPE_CHECKING:
@@ -46,9 +48,10 @@ class Desk(InTurn):
     """`outputs` is what the turn carries out. `unjudged` counts requests that have begun to come: their run must not
     end before they are judged and recorded."""
 
-    __slots__ = ("_open", "_party", "_turn", "config", "outputs", "server", "unjudged")
+    __slots__ = ("_open", "_party", "_turn", "config", "later", "outputs", "server", "unjudged")
 
     _turn: Turn
+    later: Later
 
     def __init__(self, producer: Producer, server: ServerConfig, config: Config) -> None:
         super().__init__()
@@ -56,7 +59,7 @@ class Desk(InTurn):
         self.config = config
         self.outputs: list[Any] = []
         self.unjudged = 0
-        self._open: set[Open] = set()
+        self._open: dict[Open, None] = {}  # in the order in which they were sent
         self._party: Party | None = None
         self.take_up(producer)
 
@@ -64,7 +67,8 @@ class Desk(InTurn):
         """A run that has ended goes on. Nothing of it is open: else it would not have ended."""
         self.producer = producer
         before = self.server.audit == "before"
-        self._turn = Turn(producer, self, self._forward, self._answer, audit_before=before)
+        self.later = Later(producer)
+        self._turn = Turn(producer, self, self._forward, self._answer, audit_before=before, later=self.later)
 
     # -- calls ----------------------------------------------------------------------------------------------------
 
@@ -85,7 +89,7 @@ class Desk(InTurn):
             self._party.answer()
 
     def opened(self, entry: Open) -> None:
-        self._open.add(entry)
+        self._open[entry] = None
 
     def ended(self, ended: Ended, telling: Telling | None = None) -> None:
         """The outcome of a call is known; `telling` says it to whoever waits, where the server has not."""
@@ -99,7 +103,7 @@ class Desk(InTurn):
         if telling is not None:
             self.outputs.append(Answer(telling.own.body))
         if ended.entry in self._open:
-            self._open.discard(ended.entry)
+            del self._open[ended.entry]
             self.outputs.append(ended)
         self.carry_out(telling, read_ns)
 
@@ -118,7 +122,7 @@ class Desk(InTurn):
         timeout_ms = self.server.timeout_ms
         if timeout_ms:
             limit = now_ns - timeout_ms * 1_000_000
-            for entry in [entry for entry in self._open if entry.sent_ns < limit]:
+            for entry in list(takewhile(lambda entry: entry.sent_ns < limit, self._open)):
                 why = fault("timeout", f"no reply within {timeout_ms} ms")
                 self.ended(Ended(entry, "TIMEOUT", error=why))
 

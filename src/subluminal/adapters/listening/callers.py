@@ -8,7 +8,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from subluminal.host.peers import Peer, peer_of_socket
-from subluminal.http.heads import values
+from subluminal.http.heads import Kept, values
 from subluminal.producer.visitor import CLIENT_SESSION_HEADERS, IDENTITY_HEADERS, Visitor, visitor_of
 
 if TYPE_CHECKING:
@@ -23,22 +23,27 @@ class Caller:
     """What is kept of a connection: who holds its other end, and who acts on it where no session says. Its `name` is
     never another's, neither later nor in another process: by it a run may be named."""
 
-    __slots__ = ("_named", "name", "peer", "visitor")
+    __slots__ = ("_head", "_named", "name", "peer", "visitor")
 
     def __init__(self, peer: Peer) -> None:
         self.name = f"connection:{_this_process}:{next(_numbers)}"
         self.peer = peer
         self.visitor: Visitor | None = None
         self._named: tuple[object, ...] = ()
+        self._head: Kept | None = None  # of the head that said so, if it may come again
 
     def acting(self, visit: Visit) -> Visitor:
         """Who acts by the headers of this request; the same object while they say the same."""
-        headers = visit.head.headers
-        named: tuple[object, ...] = tuple(map(visit.head.said, IDENTITY_HEADERS))
+        head = visit.head
+        if self.visitor is not None and head.kept is not None and head.kept is self._head:
+            return self.visitor
+        headers = head.headers
+        named: tuple[object, ...] = tuple(map(head.said, IDENTITY_HEADERS))
         named += tuple(values(headers, header) for header in CLIENT_SESSION_HEADERS)
         if self.visitor is None or self._named != named:
             self._named = named
             self.visitor = visitor_of(headers, self.name, peer=self.peer)
+        self._head = head.kept
         return self.visitor
 
 

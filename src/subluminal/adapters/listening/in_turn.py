@@ -30,8 +30,11 @@ class InTurn:
             self._waiting.append((give_up_at(), work, args))
         elif not needs_state:
             work(*args)
-        elif self.producer.try_state():
-            self._with_state(work, args)
+        elif (producer := self.producer).try_state():
+            try:
+                work(*args)
+            finally:
+                producer.let_state_go()
         else:
             self._waiting.append((give_up_at(), work, args))
             asyncio.get_running_loop().create_task(self._work_off())
@@ -56,14 +59,9 @@ class InTurn:
     def _do_next(self) -> None:
         _, work, args = self._waiting[0]
         try:
-            self._with_state(work, args)
+            work(*args)
         except Exception as error:  # those behind it must not wait for ever
             asyncio.get_running_loop().call_exception_handler({"message": "a request failed", "exception": error})
         finally:
-            self._waiting.popleft()
-
-    def _with_state(self, work: Callable[..., None], args: tuple[Any, ...]) -> None:
-        try:
-            work(*args)
-        finally:
             self.producer.let_state_go()
+            self._waiting.popleft()

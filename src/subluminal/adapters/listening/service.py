@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -30,6 +31,7 @@ TICK_SECONDS = 1.0
 KEEP_ALIVE_TICKS = 20  # silent streams are closed after 60 s by some who stand in the way
 # Those that a watchdog of a server closes (`upstream.process`).
 MAX_DESCRIPTORS = 65_536
+COLLECT_AFTER_OBJECTS = 20_000
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -125,7 +127,7 @@ class _Service:
     async def run(self, make_door: Callable[[Place, Visitors], Door]) -> int:
         listening, loop = self._listening, asyncio.get_running_loop()
         _raise_limit()
-        serving = Serving(self._arrived, met=met)
+        serving = Serving(_nobody_there, met=met)
         try:
             place = Place(listening, *await serving.listen(listening.host, listening.port))
         except OSError as fault:
@@ -135,6 +137,10 @@ class _Service:
             ) from None
         visitors = self._visitors()
         door = self._door = make_door(place, visitors)
+        serving.arrived = door.arrived
+        # What is here now stays; a call makes no cycles, so the collector need not look for any after every few calls.
+        gc.freeze()
+        gc.set_threshold(COLLECT_AFTER_OBJECTS)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._stop.set)
         _say_ready(place.bound, door.urls, listening.as_json)
@@ -167,16 +173,17 @@ class _Service:
                 spec.reach.masked_by(visitors.learn)
         return visitors
 
-    def _arrived(self, visit: Visit) -> None:
-        assert self._door is not None  # it is there before the loop goes round again
-        self._door.arrived(visit)
-
     def _busy(self, producer: Producer) -> int:
         return self._door.calls_open(producer) if self._door is not None else 0
 
     def _ended(self, producer: Producer) -> None:
         if self._door is not None:
             self._door.ended(producer)
+
+
+def _nobody_there(visit: Visit) -> None:
+    """Until there is a door, which is before the loop goes round again."""
+    raise AssertionError
 
 
 async def _tick(door: Door, visitors: Visitors) -> None:

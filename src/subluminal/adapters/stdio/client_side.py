@@ -13,6 +13,7 @@ from time import time_ns
 from subluminal.adapters.stdio.flow import FileSegment
 from subluminal.adapters.stdio.framing import CR, read_line, split_lines
 from subluminal.mcp.message.exact import read_scan
+from subluminal.mcp.message.reading import CALL
 from subluminal.mcp.message.wire import read_message
 
 TYPE_CHECKING = False
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 # Lines of one read that are carried out together. A client that sends more at once does not wait for the last of them
 # before its first is on its way.
 LINES_PER_TURN = 64
+# Lines of one read that are judged under one lock of the run's state and stored at once, which saves a sixth of each.
+# Other processes wait for a fifth of a millisecond at the most.
+LINES_PER_LOCK = 8
 
 
 class ClientSide:
@@ -45,6 +49,7 @@ class ClientSide:
         self.open = True
         self._exchange = exchange
         self._turn = turn
+        self._producer = producer
         self._gate = producer.gate
         self._to_server = to_server
         self._upstream = upstream
@@ -65,16 +70,26 @@ class ClientSide:
             data = self._part + data
         lines = split_lines(data)
         self._part = lines.pop()
-        exchange, limit = self._exchange, self._max_inspect
-        for number, line in enumerate(lines, 1):
+        exchange, limit, many = self._exchange, self._max_inspect, len(lines) > 1
+        for number, line in enumerate(lines):
+            if many and number % LINES_PER_LOCK == 0:
+                self._producer.let_state_go()
+                self._producer.keep_state(min(len(lines) - number, LINES_PER_LOCK))
             if len(line) > limit:
+                self._producer.let_state_go()
                 self._begin(line, wall_ms, read_ns)
                 self._end(wall_ms, read_ns)
             else:
                 reading = read_line(line) if CR in line else read_message(line)
-                exchange.client_message(reading, line, wall_ms, read_ns)
-            if number % LINES_PER_TURN == 0:
+                if reading.kind == CALL:
+                    exchange.client_call(reading, line, len(line), wall_ms, read_ns)
+                else:
+                    exchange.client_message(reading, line, wall_ms, read_ns)
+            if number % LINES_PER_TURN == LINES_PER_TURN - 1:
+                self._producer.let_state_go()
                 self._turn.carry_out(wall_ms, read_ns)
+        if many:
+            self._producer.let_state_go()
         self._turn.carry_out(wall_ms, read_ns)
         if len(self._part) > limit:
             part, self._part = self._part, b""

@@ -20,7 +20,7 @@ from subluminal.adapters.stdio.ending import DRAIN_READS, Ending
 from subluminal.adapters.stdio.flow import HIGH_WATER, Outflow
 from subluminal.adapters.stdio.server_side import ServerSide
 from subluminal.adapters.stdio.stderr import STDERR, StderrPass
-from subluminal.adapters.stdio.watched import STDIN, STDOUT, Watched
+from subluminal.adapters.stdio.watched import MOST, STDIN, STDOUT, Watched
 from subluminal.host.record.doorbell import DELAY_MS
 from subluminal.host.run.tool_notes import RunToolNotes
 from subluminal.mcp.calls import Calls
@@ -32,13 +32,28 @@ from subluminal.producer.turn import ENDS_WAIT_MS, Turn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from subluminal.adapters.stdio.shim import ServerSetup
+    from collections.abc import Callable, Sequence
+    from typing import Protocol
+
     from subluminal.adapters.upstream.server import Server
+    from subluminal.host.config import Config, ServerConfig
     from subluminal.producer.producer import Producer
+
+    class Setup(Protocol):
+        """What is known of the server; `words`: its command, or its address."""
+
+        @property
+        def config(self) -> Config: ...
+        @property
+        def server(self) -> ServerConfig: ...
+        @property
+        def words(self) -> Sequence[str]: ...
+
 
 # A pipe holds 64 KiB. Much more, and each read would map and unmap its buffer (40 us a call, measured).
 READ_BYTES = 64 * 1024
-TICK_MS = 500
+TICK_S = 0.5
+ENDS_WAIT_S, DELAY_S = ENDS_WAIT_MS / 1000, DELAY_MS / 1000
 ENDS_WAIT_NS = ENDS_WAIT_MS * 1_000_000
 TICK_NS = 5_000_000  # while calls come in, no more often than this
 COLLECT_AFTER_OBJECTS = 100_000
@@ -46,7 +61,18 @@ _GONE = select.POLLHUP | select.POLLERR | select.POLLNVAL
 
 
 class Relay:
-    def __init__(self, server_name: str, upstream: Server, setup: ServerSetup, producer: Producer) -> None:
+    """`make_calls`, `clock`: for a replay, whose calls have the times of the record."""
+
+    def __init__(
+        self,
+        server_name: str,
+        upstream: Server,
+        setup: Setup,
+        producer: Producer,
+        *,
+        make_calls: Callable[..., Calls] = Calls,
+        clock: Callable[[], int] = monotonic_ns,
+    ) -> None:
         server, config = setup.server, setup.config
         self.upstream = upstream
         self.producer = producer
@@ -54,7 +80,7 @@ class Relay:
         self.to_client = Outflow(STDOUT)
         notes = ToolNotes(RunToolNotes(producer.gate.identity.run_id, server_name))
         SurfaceOnDemand(producer, server_name, setup.words, notes)
-        calls = Calls(
+        calls = make_calls(
             producer.gate,
             server_name,
             "mcp_stdio",
@@ -70,6 +96,7 @@ class Relay:
             self.to_client.send_lines,
             audit_before=server.audit == "before",
             ends_wait=True,
+            clock=clock,
         )
         self.client = ClientSide(self.exchange, self.turn, producer, self.to_server, upstream, config)
         self.server = ServerSide(self.exchange, self.turn, self.to_client, config)
@@ -124,22 +151,16 @@ class Relay:
         watched.add(STDOUT, 0)  # tells when the client has gone
         watched.add(STDIN, select.POLLIN)
         self._woken()  # a server that ended before we had a handler sends no signal any more
-        poll, server, client, ending, doorbell = (
-            watched.poll,
-            self.server,
-            self.client,
-            self.ending,
-            self.producer.doorbell,
-        )
+        server, client, ending, doorbell = self.server, self.client, self.ending, self.producer.doorbell
         unwritten, ends_ns = self.producer.gate.outbox, 0
         while server.open or upstream.status is None:
             if unwritten:
-                wait_ms = ENDS_WAIT_MS
+                wait_s = ENDS_WAIT_S
             elif ending.at_ns:
-                wait_ms = self._until_ms(ending.at_ns)
+                wait_s = self._until_s(ending.at_ns)
             else:
-                wait_ms = DELAY_MS if doorbell.pressed_ns else TICK_MS
-            for fd, event in poll(wait_ms):
+                wait_s = DELAY_S if doorbell.pressed_ns else TICK_S
+            for fd, event in watched.poll(wait_s, MOST):
                 if fd == STDIN:
                     self._from_client()
                 elif fd == upstream.stdout:
@@ -184,8 +205,8 @@ class Relay:
         else:
             self.producer.sink.retry()
 
-    def _until_ms(self, at_ns: int) -> int:
-        return max(0, min(TICK_MS, (at_ns - monotonic_ns()) // 1_000_000 + 1))
+    def _until_s(self, at_ns: int) -> float:
+        return max(0.0, min(TICK_S, (at_ns - monotonic_ns()) / 1e9))
 
     @property
     def interrupted(self) -> bool:

@@ -11,7 +11,7 @@ import sys
 
 from subluminal.adapters.stdio.options import USAGE, Options, parse
 from subluminal.adapters.upstream.process import spawn
-from subluminal.contracts.errors import SubluminalError
+from subluminal.contracts.errors import SubluminalError, UsageError
 from subluminal.host.config import Config, ServerConfig, load_config
 from subluminal.host.identity import borrow_environment, keep_home
 from subluminal.host.secrets.bindings import spawn_environ
@@ -33,6 +33,8 @@ EXIT_NOT_FOUND = 127
 EXIT_NOT_RUNNABLE = 126
 EXIT_INTERNAL = 70
 EXIT_INTERRUPTED = 130
+# The directory of the replay that everything below belongs to: see `runs.replay.session`.
+REPLAY = "SUB_REPLAY"
 
 
 class ServerSetup:
@@ -87,7 +89,12 @@ def main(argv: list[str]) -> int:
 
 
 def _run(options: Options) -> int:
+    if REPLAY in os.environ:
+        _become_replay(options)
+    insisted = os.environ.get("SUB_CORE")
     borrow_environment(os.environ)
+    if os.environ.get("SUB_CORE") != insisted:
+        _check_core(os.environ["SUB_CORE"])
     keep_home(os.environ)
     _keep_events_to_ourselves(options.events or os.environ.get("SUB_EVENTS") or "")
     setup = ServerSetup(options)
@@ -110,6 +117,21 @@ def _run(options: Options) -> int:
         _say(f"{options.server_name}: cannot start {options.command[0]!r}: {fault.strerror}")
         return EXIT_NOT_FOUND if isinstance(fault, FileNotFoundError) else EXIT_NOT_RUNNABLE
     return _relay(options, setup, upstream)
+
+
+def _become_replay(options: Options) -> NoReturn:
+    """Below `sub replay RUN -- AGENT` no server is started: its place is taken by what is on record of it.
+
+    An entry of a client's configuration must not say so: whoever wrote it could send its calls past policy and record.
+    Nor is the server started then, for the user may mean it.
+    """
+    from subluminal.host.identity import client_environment
+
+    if client_environment().get(REPLAY) != os.environ[REPLAY]:
+        hint = "`sub replay RUN -- AGENT` sets it for the agent; take it out of the server's entry."
+        raise UsageError(f"{options.server_name}: {REPLAY} is not the client's own, so nothing is started", hint=hint)
+    ours = [sys.executable, "-m", "subluminal", "replay", "--session", os.environ[REPLAY]]
+    os.execv(sys.executable, [*ours, "--serve", options.server_name, "--", *options.command])
 
 
 def _relay(options: Options, setup: ServerSetup, upstream: Server) -> int:
@@ -155,6 +177,16 @@ def _open_producer(options: Options, setup: ServerSetup) -> Producer:
         setup.reach.masked_by(producer.gate.masking.learn)
     producer.open({"server_name": options.server_name}, setup.injections)
     return producer
+
+
+def _check_core(wanted: str) -> None:
+    """The run that we belong to insists on a core: if it cannot be had here, no server is started."""
+    from subluminal.native.loading import CoreError, load
+
+    try:
+        load(wanted)
+    except CoreError as error:
+        raise UsageError(f"The run that this shim belongs to: {error.message}", hint=error.hint) from None
 
 
 def _keep_events_to_ourselves(sink: str) -> None:

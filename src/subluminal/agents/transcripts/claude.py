@@ -30,6 +30,7 @@ class Block(Struct):
 
 
 class Message(Struct):
+    id: str = ""
     content: list[Block] | str = ""
 
 
@@ -60,7 +61,8 @@ class Reader:
             if block.type == "tool_use" and line.type == "assistant":
                 given = bytes(block.input)
                 at_ms = moment(line.timestamp)
-                self.session.began(block.id, self._called(block.name), given, at_ms, line.cwd, len(given))
+                called, message = self._called(block.name), line.message.id
+                self.session.began(block.id, called, given, at_ms, line.cwd, len(given), message)
             elif block.type == "tool_result" and line.type == "user":
                 self.session.ended(block.tool_use_id, not block.is_error)
 

@@ -80,6 +80,8 @@ class Reader:
     def __init__(self, called: Called) -> None:
         self._called = called
         self._cwd = ""
+        self._messages = 0  # calls that stand before any output are of one
+        self._answered = True
         self.session = Session()
 
     def take(self, line: Line) -> None:
@@ -110,6 +112,7 @@ class Reader:
                 given["workdir"] = said.action.working_directory
             self._began("local_shell", "", to_json(given), said.call_id or said.id, line)
         elif said.type in ("function_call_output", "custom_tool_call_output"):
+            self._answered = True
             self.session.ended(said.call_id, not _failed(bytes(said.output)))
 
     def _began(self, name: str, namespace: str, arguments: str, call_id: str, line: Line) -> None:
@@ -117,7 +120,10 @@ class Reader:
         tool = self._called(hook_name(name, namespace))
         given, start = hook_input(name, namespace, arguments.encode("utf-8", "replace"), self._cwd)
         whole = with_paths(CODEX, tool[1], given, start) if tool is not None else given
-        self.session.began(call_id, tool, whole, moment(line.timestamp), start, len(given))
+        self._messages += self._answered
+        self._answered = False
+        at_ms, message = moment(line.timestamp), str(self._messages)
+        self.session.began(call_id, tool, whole, at_ms, start, len(given), message)
 
 
 def _parent(source: bytes) -> str:

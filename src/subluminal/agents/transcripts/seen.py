@@ -23,6 +23,7 @@ class SeenCall(Struct, eq=False):
     cwd: str = ""
     ok: bool | None = None
     use_id: str = ""
+    message: str = ""  # of the model: what it asked for at once has the same
     cut: bool = False  # a text in it was longer than MAX_TEXT
 
 
@@ -43,7 +44,9 @@ class Session:
         self.unread = 0  # calls whose arguments are no object, or none that can be read
         self._open: dict[str, SeenCall] = {}
 
-    def began(self, use_id: str, tool: tuple[str, str] | None, raw: bytes, at_ms: int, cwd: str, size: int) -> None:
+    def began(
+        self, use_id: str, tool: tuple[str, str] | None, raw: bytes, at_ms: int, cwd: str, size: int, message: str
+    ) -> None:
         """`tool`: None for what is no call. An id that is open already is the same call, told again."""
         if tool is None or use_id in self._open:
             return
@@ -54,7 +57,9 @@ class Session:
             return
         server_name, tool_name = tool
         whole, cut = within_bounds(args)
-        call = self._open[use_id] = SeenCall(server_name, tool_name, whole, size, at_ms, cwd, use_id=use_id, cut=cut)
+        call = self._open[use_id] = SeenCall(
+            server_name, tool_name, whole, size, at_ms, cwd, use_id=use_id, message=message, cut=cut
+        )
         self.calls.append(call)
 
     def ended(self, use_id: str, ok: bool, *, again: bool = False) -> None:

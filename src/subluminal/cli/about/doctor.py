@@ -13,9 +13,11 @@ import click
 from subluminal import __version__
 from subluminal.cli.render.columns import terminal_columns
 from subluminal.cli.render.output import note, paint, print_json
+from subluminal.contracts.errors import FleetError
 from subluminal.doctor.examination import examine
 from subluminal.doctor.findings import ERROR, NOTE, WARNING, Area
 from subluminal.doctor.installation import dependency_versions
+from subluminal.host.home import is_present, joined_file
 from subluminal.reports.printable import count, printable
 
 _MARKS = {"ok": ("✓", "ok"), WARNING: ("!", "!"), ERROR: ("✗", "X"), NOTE: ("·", "-")}
@@ -41,14 +43,27 @@ def doctor_command(self_test: bool, fix: bool, strict: bool, as_json: bool) -> i
       sub doctor --self-test         prove it with a real call in a temporary home
       sub doctor --strict --json     for scripts: warnings fail too
     """
-    fixed = _fix(examine(os.getcwd())) if fix else []
-    areas = examine(os.getcwd(), self_test=self_test)
+    fixed = _fix(examine(os.getcwd(), fleet=_fleet())) if fix else []
+    areas = examine(os.getcwd(), self_test=self_test, fleet=_fleet())
     code = exit_code(areas, strict)
     if as_json:
         print_json({**_as_json(areas, code), "fixed": fixed})
     else:
         _show(areas)
     return code
+
+
+def _fleet() -> dict[str, Any] | None:
+    """How this machine stands with its fleet; None: it has joined none, and nothing of fleets is imported."""
+    if not is_present(joined_file()):
+        return None
+    from subluminal.fleet.joined import require_joined
+    from subluminal.fleet.status import machine_status
+
+    try:
+        return machine_status(require_joined())
+    except FleetError as error:
+        return {"error": str(error)}
 
 
 def _fix(areas: list[Area]) -> list[str]:

@@ -105,7 +105,8 @@ def _files(incomplete: str) -> Answer:
 
 
 _PATHS = (
-    "against", "bundle", "events", "file", "files", "more", "new", "old", "output", "path", "paths", "policy", "sources"
+    "against", "bundle", "events", "file", "files", "more", "new", "old", "output", "path", "paths", "policy", "report",
+    "sources",
 )  # fmt: skip
 # (command, parameter) or parameter alone -> what it may be.
 LOOKUPS: dict[str, Lookup] = {

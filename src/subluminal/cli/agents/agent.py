@@ -27,9 +27,15 @@ def agent_group() -> None:
     pass
 
 
-@agent_group.command("kinds", help="List the agents that can be run, and what each can report.")
+@agent_group.command("kinds")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 def kinds_command(as_json: bool) -> None:
+    """List the agents that can be run, and what each can report.
+
+    \b
+    Example:
+      sub agent kinds --json
+    """
     for name, backend in BACKENDS.items():
         capabilities = sorted(backend.capabilities)
         if as_json:
@@ -38,7 +44,7 @@ def kinds_command(as_json: bool) -> None:
             print(f"{name:<8}  {backend.kind:<12}  {', '.join(capabilities)}")
 
 
-@agent_group.command("run")
+@agent_group.command("run", short_help="Run an agent with one prompt.")
 @click.argument("agent", type=click.Choice(list(BACKENDS)))
 @click.argument("prompt", nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="Print AgentEvents as JSON lines.")

@@ -18,9 +18,6 @@ from subluminal.reports.printable import printable
 @click.command(
     "run",
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
-    epilog="Examples:\n\n  sub run -- claude\n\n  sub run --agent-id fixer --timeout 600 -- codex exec 'fix the build'"
-    "\n\n  sub run --strict --bundle trace -- claude -p 'fix the build'"
-    "\n\n  sub run --model-api -- claude",
 )
 @click.option("--agent-id", "--agent", help="Stable name of this agent (default: the client's name).")
 @click.option("--client", type=click.Choice(CLIENTS), help="Default: from the command's name.")
@@ -57,7 +54,15 @@ def run_command(command: tuple[str, ...], headless: bool | None, quiet: bool, **
     door of --model-api has died.
 
     In CI (see docs/ci.md) --strict, --events and --bundle make it a gate: the agent's own exit code is returned if it
-    is not 0, else 1 when the job's rules were broken."""
+    is not 0, else 1 when the job's rules were broken.
+
+    \b
+    Examples:
+      sub run -- claude
+      sub run --agent-id fixer --timeout 600 -- codex exec 'fix the build'
+      sub run --strict --bundle trace -- claude -p 'fix the build'
+      sub run --model-api -- claude
+    """
     from subluminal.cli.agents.summary import summary
     from subluminal.runs.command import run_command as run
     from subluminal.runs.options import HeadlessOptions, RunOptions

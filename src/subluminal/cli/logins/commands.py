@@ -21,7 +21,6 @@ from subluminal.logins.servers import url_of
 from subluminal.reports.printable import printable
 
 MAX_NAME_CHARS = 200
-_json = click.option("--json", "as_json", is_flag=True, help="One JSON object; with --list, one per line.")
 
 
 @click.command("login")
@@ -38,7 +37,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="One JSON object; w
 @click.option("--token-env", metavar="VARIABLE", help="Keep the token in this variable instead; no browser, no OAuth.")
 @click.option("--source", type=click.Choice(["keychain", "file"]), help="Where to keep it (default: keychain if any).")
 @click.option("--list", "listing", is_flag=True, help="List logins: whose, until when; never a token.")
-@_json
+@click.option("--json", "as_json", is_flag=True, help="One JSON object; with --list, one per line.")
 def login_command(name: str | None, listing: bool, as_json: bool, **options: Any) -> int:
     """Log in at a remote MCP server.
 
@@ -70,7 +69,7 @@ def login_command(name: str | None, listing: bool, as_json: bool, **options: Any
 @click.command("logout")
 @click.argument("name")
 @click.option("--url", metavar="URL", help="Which one, if there are logins of this name at several URLs.")
-@_json
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def logout_command(name: str, url: str | None, as_json: bool) -> int:
     """Take back a login at its server, where that can be done, and remove it.
 

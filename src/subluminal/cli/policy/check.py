@@ -7,6 +7,7 @@ import gc
 import click
 
 from subluminal.cli.policy.source import compiled
+from subluminal.cli.policy.stacked import is_of_repository
 from subluminal.cli.render.output import note, paint, print_json
 from subluminal.contracts.errors import UsageError
 from subluminal.ledger.read.history import recorded_runs
@@ -43,7 +44,7 @@ def check_command(
     if not against:
         raise UsageError("--against is missing", hint="Name a ledger, a bundle or a file of events; or `ledger`.")
     gc.disable()  # millions of small objects, no cycles, and the process ends afterwards: collecting costs a third
-    backtest = Backtest(compiled(policy))
+    backtest = Backtest(compiled(policy), of_repository=is_of_repository(policy))
     for source in (*against, *more):
         for run in recorded_runs(source):
             backtest.replay(run)

@@ -10,6 +10,7 @@ from typing import Any
 import click
 import msgspec
 
+from subluminal.cli.policy.known_tool import KnownTool
 from subluminal.cli.policy.predicates import predicate_lines
 from subluminal.cli.policy.stacked import judging, print_together, together
 from subluminal.cli.policy.who import acting_as, acting_here, identity_options, json_object
@@ -76,6 +77,7 @@ def _explain_given(file: str | None, given: dict[str, Any], as_json: bool) -> in
     who = [given[name] for name in ("agent_id", "client", "env", "workload")]
     identity = acting_here(*who) if file is None else acting_as(*who)
     wall_ms, classes = _milliseconds(given["at"]), frozenset(given["risk_class"])
+    tool = KnownTool(server_name, tool_name)
     explanations = [
         explain_call(
             snapshot,
@@ -86,15 +88,18 @@ def _explain_given(file: str | None, given: dict[str, Any], as_json: bool) -> in
             wall_ms=wall_ms,
             risk_classes=classes,
             repeat=given["repeat"] or 1,
+            of_repository=own,
+            stands=tool.classes,
+            schemas={server_name: tool.breaks_schema},
         )
-        for snapshot in judging(file, identity)
+        for snapshot, own in judging(file, identity)
     ]
     if as_json:
         whole = explanations[0].as_dict() if file is not None else together([one.as_dict() for one in explanations])
         print_json(whole)
         return 0
     for explanation in explanations:
-        _print(explanation, server_name, tool_name)
+        _print(explanation, server_name, tool_name, tool)
         if file is None:
             print()
     if file is None:
@@ -113,7 +118,11 @@ def _explain_recorded(file: str | None, call_id: str, given: dict[str, Any], as_
             f"{', '.join(others)} cannot be given with --call", hint="Leave it out: the record says what the call was."
         )
     run, call, known = recorded_call(call_id, given["run"], given["shim"])
-    judged = [rejudge(snapshot, run, call) for snapshot in judging(file, run.identity)]
+    decided_by = (known["policy"] or {}).get("policy_hash")
+    judged = [
+        rejudge(snapshot, run, call, of_repository=own, decided_by=decided_by)
+        for snapshot, own in judging(file, run.identity)
+    ]
     if as_json:
         names = ("call_id", "run_id", "shim_id", "created_at", "decision", "rule_id", "reason_code", "policy")
         whole = judged[0].as_dict() if file is not None else together([one.as_dict() for one in judged])
@@ -140,7 +149,12 @@ def _milliseconds(at: str | None) -> int:
     return int(moment.timestamp() * 1000)
 
 
-def _print(explanation: Explanation, server_name: str | None = None, tool_name: str | None = None) -> None:
+def _print(
+    explanation: Explanation,
+    server_name: str | None = None,
+    tool_name: str | None = None,
+    tool: KnownTool | None = None,
+) -> None:
     snapshot, decision = explanation.snapshot, explanation.decision
     name = printable(f"{snapshot['policy_id']} {snapshot['version']}")
     print(f"policy    {name} ({snapshot['mode']})  {snapshot['policy_hash'][:12]}")
@@ -148,6 +162,8 @@ def _print(explanation: Explanation, server_name: str | None = None, tool_name: 
         print(f"call      {printable(tool_name)} on {printable(server_name)}")
     if explanation.tags or any(record["why"] == RISK_CLASS_DIFFERS for record in explanation.trace):
         print(f"classes   {printable(', '.join(explanation.tags)) or 'none (--risk-class adds those of the server)'}")
+    if tool is not None and tool.classes:
+        _print_beside("known", tool.told)
     if explanation.left_out:
         print(f"          This policy does not apply here: {printable(explanation.left_out)}.")
     print()

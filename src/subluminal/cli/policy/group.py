@@ -16,6 +16,8 @@ COMMANDS: Table = {
     "check": ("subluminal.cli.policy.check", "check_command", "Judge recorded calls again under a policy."),
     "suggest": ("subluminal.cli.policy.suggest", "suggest_command", "Suggest a policy from what agents did."),
     "compile": ("subluminal.cli.policy.lint", "compile_command", "Print the compiled snapshot and its policy_hash."),
+    "sign": ("subluminal.cli.policy.signing", "sign_command", "Sign one policy file with an Ed25519 key."),
+    "verify": ("subluminal.cli.policy.signing", "verify_command", "Check who signed a policy file."),
     "schema": ("subluminal.cli.policy.schema", "schema_command", "Print the JSON Schema, for editors."),
     "fmt": ("subluminal.cli.policy.fmt", "fmt_command", "Format policies; comments stay."),
 }

@@ -16,7 +16,7 @@ from subluminal.policy.files import is_test, policy_files, tests_beside
 from subluminal.policy.lint.findings import ERROR, NOTE, WARNING, Finding, InvalidPolicy, UnreadablePolicy, has_errors
 from subluminal.policy.lint.load import load_bundle
 from subluminal.policy.replay.cases import load_cases, policy_of
-from subluminal.policy.sources import find_policies
+from subluminal.policy.sources import LaidSource, find_policies
 from subluminal.reports.printable import count, printable
 
 INLINE = "SUB_POLICY_JSON"
@@ -69,6 +69,8 @@ def _in_force() -> list[str]:
     """The files, each with the tests beside it. One of the environment goes by the name of its variable."""
     found = []
     for source in find_policies(os.environ, os.getcwd()):
+        if isinstance(source, LaidSource):
+            continue  # compiled: its author has linted it
         if source.path is not None:
             path = _from_here(source.path)
             found += [path, *tests_beside(path)]

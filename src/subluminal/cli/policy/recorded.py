@@ -50,6 +50,10 @@ def doubts(judged: Rejudged) -> list[str]:
     lines = []
     if judged.before:
         lines.append(f"counters  after {count(judged.before, 'earlier call')} of its run")
+    if judged.classes_unknown:
+        names = ", ".join(judged.classes_unknown)
+        certain = paint("not certain", "yellow", bold=True)
+        lines.append(f"classes   The decision is {certain}: the record does not tell whether the tool was {names}.")
     if judged.remains.why is None:
         return lines
     lines.append(f"arguments {printable(judged.remains.why)}")

@@ -13,21 +13,30 @@ from subluminal.cli.render.output import DECISION_COLOURS, note, paint
 from subluminal.contracts.errors import PolicyError
 from subluminal.contracts.identity import Identity
 from subluminal.contracts.vocabulary import ACTION_STRICTNESS, ALLOW
+from subluminal.host.home import REPOSITORY_POLICY, repository_files
 from subluminal.policy.in_force import policies_in_force
 from subluminal.policy.lint.findings import InvalidPolicy
 from subluminal.reports.printable import printable
 
 
-def judging(file: str | None, identity: Identity) -> list[dict[str, Any]]:
-    """The snapshot of FILE, or of each policy in force here. One with errors ends the command."""
+def judging(file: str | None, identity: Identity) -> list[tuple[dict[str, Any], bool]]:
+    """The snapshot of FILE, or of each policy in force here, and whether it is the repository's own.
+
+    One with errors ends the command."""
     if file is not None:
-        return [compiled(file)]
+        return [(compiled(file), is_of_repository(file))]
     snapshots = []
     for one in policies_in_force(os.environ, os.getcwd(), identity):
         if one.snapshot is None:
             raise _broken(one.fault)
-        snapshots.append(one.snapshot)
+        snapshots.append((one.snapshot, one.source.origin == "repository"))
     return snapshots
+
+
+def is_of_repository(file: str) -> bool:
+    """The lock of a repository counts for its own policy, not for those of others."""
+    paths = repository_files(os.getcwd(), REPOSITORY_POLICY)
+    return os.path.realpath(file) in map(os.path.realpath, paths)
 
 
 def _broken(fault: PolicyError | None) -> BaseException:

@@ -30,7 +30,9 @@ _MOST_NAMED = 5
 @click.option(
     "--from", "sources", multiple=True, metavar="PATH", help="What to learn from; may be given several times."
 )
-@click.option("--since", metavar="TIME", help="From then on: 15m, 2h, 30d ago, or an RFC 3339 time.")
+@click.option(
+    "--since", metavar="TIME", help="From then on: 15m, 2h, 3d ago, today, yesterday, a date or an RFC 3339 time."
+)
 @click.option("--client", type=click.Choice(("claude", "codex")), help="Only what this client did.")
 @click.option(
     "--target-refusals", default="2%", metavar="SHARE", help="Calls of ordinary work that may be refused: 2%, 0.005."
@@ -90,6 +92,8 @@ def suggest_command(
     if not found.draft.tools:
         note(f"Nothing is suggested: no tool was used in {SUPPORT} runs with values that repeat.")
         note(printable(seen_words(found, gathered.sources)))
+        if as_json:
+            print_json(_facts(found, gathered, None, None, [], None))
         return 1
     if existing is not None:
         proposed = changes(existing, found, gathered.runs)
@@ -141,7 +145,7 @@ def _write(files: list[str], policy: str, tests: str | None, force: bool) -> lis
 
 
 def _facts(
-    found: Suggestion, gathered: Gathered, policy: str, tests: str | None, written: list[str], proposed: Any
+    found: Suggestion, gathered: Gathered, policy: str | None, tests: str | None, written: list[str], proposed: Any
 ) -> dict[str, Any]:
     proof = found.proof
     facts: dict[str, Any] = {

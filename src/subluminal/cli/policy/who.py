@@ -20,7 +20,7 @@ def identity_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--workload", metavar="JSON", help='For selectors, for example {"repo": "acme/web"}.'),
         click.option("--env", type=click.Choice(ENVS), help="For selectors."),
         click.option("--client", type=click.Choice(CLIENTS), help="For selectors."),
-        click.option("--agent-id", help="Who calls, for selectors."),
+        click.option("--agent-id", "--agent", help="Who calls, for selectors."),
     ):
         command = option(command)
     return command

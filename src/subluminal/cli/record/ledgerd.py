@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from functools import partial
-from typing import Any
 
 import click
 
@@ -96,8 +94,10 @@ def _stop(as_json: bool) -> int:
 
 
 def _foreground(http: str | None, quiet: bool) -> int:
+    from subluminal.cli.ui.above import HereAbove
     from subluminal.host.config import idle_exit_s
-    from subluminal.host.home import ledger_db, ledgerd_log
+    from subluminal.host.home import is_present, joined_file, ledgerd_log
+    from subluminal.ledger.daemon.companion import Companion
     from subluminal.ledger.daemon.contact import private_home
     from subluminal.ledger.daemon.daemon import AlreadyRunning, Daemon
     from subluminal.ledger.daemon.log import Log
@@ -114,14 +114,11 @@ def _foreground(http: str | None, quiet: bool) -> int:
     except LedgerError as error:
         log(str(error))
         raise
-    daemon.ui.explain = partial(_explain, ledger_db(home))
+    daemon.ui.above = HereAbove(home)
+    # A home that has joined a fleet has a keeper. Where none has, this is a look for a file once a second.
+    keep = [sys.executable, "-P", "-m", "subluminal", "fleet", "keep", "--quiet", "--until-eof"]
+    daemon.companion = Companion(lambda: is_present(joined_file(home)), keep, {**os.environ, "SUB_HOME": home}, log)
     if http:
         daemon.ui.serve(http)
     daemon.run()
     return 0
-
-
-def _explain(path: str, call_id: str, run_id: str | None, shim_id: str | None) -> dict[str, Any]:
-    from subluminal.cli.ui.explanation import explain_recorded
-
-    return explain_recorded(path, call_id, run_id, shim_id)

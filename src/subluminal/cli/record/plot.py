@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from subluminal.cli.render.columns import terminal_columns
 from subluminal.cli.render.moments import duration, time_of_step
 from subluminal.cli.render.output import paint
 from subluminal.contracts.filters import Filters
 from subluminal.ledger.read.ledger import Ledger
+
+if TYPE_CHECKING:
+    from subluminal.cli.record.source import Source
 
 Row = dict[str, Any]
 
@@ -23,7 +26,7 @@ _SPARK_CALLS = 20_000
 _WITH_ZONE = {"day": "T00:00:00Z", "hour": ":00:00Z", "minute": ":00Z"}
 
 
-def over_time(ledger: Ledger, filters: Filters) -> list[Row]:
+def over_time(ledger: Source, filters: Filters) -> list[Row]:
     """Counts and latencies for each step of time that has calls, oldest first; at most the latest sixty."""
     rows, step = ledger.group(filters, by=[_STEPS[0]], limit=100_000), _STEPS[0]
     for finer in _STEPS[1:]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from subluminal.cli.filters import conditions, filter_options
 from subluminal.cli.options import Command, Option, Values
 from subluminal.cli.record.columns import COLUMN_OPTIONS, Column, chosen, id_column, picked, print_columns, print_table
 from subluminal.cli.record.nothing_yet import say_nothing_found
+from subluminal.cli.record.source import FLEET_OPTION, open_source
 from subluminal.cli.render.call_lines import latency, readable, state_word
 from subluminal.cli.render.columns import cut, terminal_columns
 from subluminal.cli.render.moments import date_and_clock, duration, short_time
@@ -18,8 +19,11 @@ from subluminal.cli.render.rows import print_rows
 from subluminal.contracts.errors import UsageError
 from subluminal.contracts.filters import CALL_FILTERS, Filters
 from subluminal.ledger.daemon.sync import sync
-from subluminal.ledger.read.ledger import CALL_COLUMNS, GROUPS, Ledger, Row, open_or_empty
+from subluminal.ledger.read.ledger import CALL_COLUMNS, GROUPS, Row
 from subluminal.reports.printable import printable
+
+if TYPE_CHECKING:
+    from subluminal.cli.record.source import Source
 
 DEFAULT_LIMIT = 50
 _PAGE = 1000
@@ -40,6 +44,7 @@ Examples:
   sub query --status ERROR --status TIMEOUT --group-by server,tool
   sub query --text 'DROP TABLE' --since 2026-01-31
   sub query --since 2d --plot
+  sub query --fleet https://collector.example --decision BLOCK --since today
   sub query --run last --limit 0 --csv > calls.csv
 """
 
@@ -49,6 +54,7 @@ PAGE_OPTIONS = [
     Option("--json", "as_json", "One JSON object per line.", is_flag=True),
     Option("--csv", "as_csv", "CSV with a header.", is_flag=True),
     Option("--no-sync", "no_sync", "Do not take in what still lies in the spool.", is_flag=True),
+    FLEET_OPTION,
 ]
 OPTIONS = [
     *filter_options(CALL_FILTERS),
@@ -68,7 +74,7 @@ def query(values: Values) -> int:
     if values["plot"] and (values["count"] or values["group_by"]):
         raise UsageError("--plot goes with neither --count nor --group-by: it groups by time itself.")
     limit = begin_page(values)
-    with open_or_empty() as ledger:
+    with open_source(values) as ledger:
         filters = Filters(**conditions(CALL_FILTERS, values, ledger))
         if values["count"]:
             _print_count(ledger.count(filters), values)
@@ -88,7 +94,7 @@ def begin_page(values: Values) -> int:
     limit: int = DEFAULT_LIMIT if values["limit"] is None else values["limit"]
     if limit < 0:
         raise UsageError(f"--limit must not be negative: {limit}.")
-    bring_up_to_date(values["no_sync"])
+    bring_up_to_date(values["no_sync"] or values["fleet"] is not None)
     return limit
 
 
@@ -109,7 +115,7 @@ class Pages:
     """The calls of one or more pages; `next_cursor` is known after the last row."""
 
     def __init__(
-        self, ledger: Ledger, filters: Filters, limit: int, cursor: str | None, *, previews: bool = False
+        self, ledger: Source, filters: Filters, limit: int, cursor: str | None, *, previews: bool = False
     ) -> None:
         self._ledger = ledger
         self._previews = previews
@@ -131,7 +137,7 @@ class Pages:
                 return
 
 
-def _print_calls(ledger: Ledger, filters: Filters, values: Values, limit: int) -> None:
+def _print_calls(ledger: Source, filters: Filters, values: Values, limit: int) -> None:
     columns = chosen(values, COLUMNS, _USUAL, _KEYS)
     for_people = not (values["as_json"] or values["as_csv"])
     previews = any(column.key == "args_preview" for column in columns) and (for_people or bool(values["columns"]))
@@ -184,7 +190,7 @@ def _colour(row: Row) -> str | None:
 _GROUP_DROP = ("AVG", "MAX", "THROTTLED", "P50", "ALLOWED", "P95", "ERRORS")
 
 
-def _print_plot(ledger: Ledger, filters: Filters, values: Values) -> None:
+def _print_plot(ledger: Source, filters: Filters, values: Values) -> None:
     from subluminal.cli.record.plot import bars, over_time
 
     rows = over_time(ledger, filters)
@@ -197,7 +203,7 @@ def _print_plot(ledger: Ledger, filters: Filters, values: Values) -> None:
 # -- groups ---------------------------------------------------------------------------------------------------------
 
 
-def _print_groups(ledger: Ledger, filters: Filters, values: Values, limit: int) -> None:
+def _print_groups(ledger: Source, filters: Filters, values: Values, limit: int) -> None:
     words = [word.strip() for word in values["group_by"].split(",") if word.strip()]
     by = list(dict.fromkeys(GROUP_WORDS.get(word, word) for word in words))
     if not by or any(name not in GROUPS for name in by):

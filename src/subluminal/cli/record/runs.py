@@ -7,6 +7,7 @@ from subluminal.cli.options import Command, Values
 from subluminal.cli.record.columns import COLUMN_OPTIONS, Column, chosen, id_column, picked, print_columns
 from subluminal.cli.record.nothing_yet import say_nothing_found
 from subluminal.cli.record.query import PAGE_OPTIONS, begin_page
+from subluminal.cli.record.source import open_source
 from subluminal.cli.render.moments import between_ms, date_and_clock, duration, short_time
 from subluminal.cli.render.output import note
 from subluminal.cli.render.rows import print_rows
@@ -24,6 +25,7 @@ Examples:
   sub runs --agent repo-fixer --status FAILED
   sub runs --since today --decision BLOCK
   sub runs --limit 0 --json
+  sub runs --fleet https://collector.example --since today
 """
 
 OPTIONS = [*filter_options((*RUN_FILTERS, *OF_THEIR_CALLS)), *COLUMN_OPTIONS, *PAGE_OPTIONS]
@@ -53,7 +55,7 @@ _STATUS_COLOURS = {"RUNNING": "cyan", "FAILED": "red", "TERMINATED": "bright_red
 def runs(values: Values) -> int:
     limit = begin_page(values)
     columns = chosen(values, COLUMNS, _USUAL, _KEYS)
-    with open_or_empty() as ledger:
+    with open_source(values) as ledger:
         filters = RunFilters(**conditions(RUN_FILTERS, values, ledger))
         calls = Filters(**conditions(OF_THEIR_CALLS, values, ledger))
         page = ledger.runs(filters, calls=calls, limit=limit or MAX_LIMIT, cursor=values["cursor"])
@@ -64,7 +66,7 @@ def runs(values: Values) -> int:
         for row, cursor in zip(page.rows, page.cursors, strict=True)
     ]
     if any(column.key == "activity" for column in columns) and not (values["as_json"] or values["as_csv"]):
-        _draw(rows)
+        _draw(rows, here=values["fleet"] is None)
     if not print_rows(picked(rows, values, columns), values) and rows:
         print_columns(rows, values, columns, _DROPPED, lambda row: _STATUS_COLOURS.get(row["status"]))
     if page.next_cursor is not None:
@@ -72,8 +74,12 @@ def runs(values: Values) -> int:
     return 0
 
 
-def _draw(rows: list[Row]) -> None:
-    """A spark line of its calls for each."""
+def _draw(rows: list[Row], *, here: bool) -> None:
+    """A spark line of its calls for each; a collector is not asked for every call of every run."""
+    if not here:
+        for row in rows:
+            row["activity"] = ""
+        return
     from subluminal.cli.record.plot import spark
 
     with open_or_empty() as ledger:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from subluminal.cli.options import Command, Option, Values
 from subluminal.cli.record.query import bring_up_to_date
+from subluminal.cli.record.source import FLEET_OPTION, open_fleet
 from subluminal.cli.render.columns import terminal_columns
 from subluminal.cli.render.rows import print_json_rows
 from subluminal.contracts.errors import LedgerError
@@ -23,6 +26,7 @@ Examples:
   sub show
   sub show last~1
   sub show 9f3c-12                     the call that `sub query` and `sub tail` show so
+  sub show last --fleet https://collector.example
   sub show last --json | jq '.timeline[] | select(.kind == "call" and .decision != "ALLOW")'
 """
 
@@ -31,6 +35,7 @@ OPTIONS = [
     Option("--shim", "shim", "The shim of the call, where several of a run use its id.", metavar="SHIM"),
     Option("--json", "as_json", "One JSON object.", is_flag=True),
     Option("--no-sync", "no_sync", "Do not take in what still lies in the spool.", is_flag=True),
+    FLEET_OPTION,
 ]
 
 
@@ -38,14 +43,29 @@ _Call = tuple[str, str, str]  # call_id, run_id, shim_id
 
 
 def show(values: Values) -> int:
-    bring_up_to_date(values["no_sync"])
-    with open_or_empty() as ledger:
+    bring_up_to_date(values["no_sync"] or values["fleet"] is not None)
+    with _ledger(values) as ledger:
         run_id, call = _find(ledger, values["target"], values["run"], values["shim"])
         if call is None:
             _show_run(ledger, run_id, values["as_json"])
         else:
             _show_call(ledger, call, values["as_json"])
     return 0
+
+
+@contextmanager
+def _ledger(values: Values) -> Iterator[Ledger]:
+    """This machine's; with --fleet, one of the run alone, out of the collector's exact lines."""
+    if values["fleet"] is None:
+        with open_or_empty() as ledger:
+            yield ledger
+        return
+    with open_fleet(values["fleet"]) as fleet:
+        run_id = fleet.run_of(values["target"]) if values["run"] is None else fleet.resolve_run(values["run"])
+        with fleet.ledger_of(run_id) as ledger:
+            if runs_back(values["target"]) is not None:
+                values["target"] = run_id
+            yield ledger
 
 
 def _find(ledger: Ledger, target: str, run: str | None, shim: str | None) -> tuple[str, _Call | None]:

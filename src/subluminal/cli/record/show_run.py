@@ -8,7 +8,7 @@ from subluminal.cli.render.call_lines import INDENT, call_lines, wrapped
 from subluminal.cli.render.columns import PIPE_CELLS, cut, pad
 from subluminal.cli.render.moments import between_ms, clock, date_and_clock, duration
 from subluminal.cli.render.output import paint
-from subluminal.cli.render.settings import changes_told, settings_told
+from subluminal.cli.render.settings import changes_told, promote_told, settings_told
 from subluminal.contracts.short_ids import short
 from subluminal.contracts.vocabulary import POLICY_INVALID
 from subluminal.ledger.read.ledger import Row, known
@@ -18,15 +18,15 @@ from subluminal.reports.usage import usage_told
 Item = dict[str, Any]
 
 _STATUS_COLOURS = {"SUCCEEDED": "green", "RUNNING": "cyan", "CANCELLED": "yellow"}
+_MAX_NAMES = 3
 
 
 def lines(run: Row, items: list[Item], columns: int | None) -> list[str]:
     refused = any(item["kind"] == "call" and item["reason_code"] == POLICY_INVALID for item in items)
     found = [*_head(run, columns, not_loaded=refused), ""]
-    policies: dict[str, Row] = {}
     for item, again in _grouped(_joined(items)):
         if item["kind"] == "policy_loaded":
-            found += _other(item, columns, _policy(item, policies))
+            found += _other(item, columns, _policy(item))
         elif item["kind"] == "call":
             found += call_lines(item, columns)
             if again:
@@ -142,6 +142,8 @@ def _told(item: Item) -> tuple[str, str, str | None]:
     if kind == "tools_seen":
         told = changes_told(item["tools"])
         return ("tools", told, "red") if told else ("", "", None)
+    if kind == "promote":
+        return "promote", promote_told(item["promote"]), "yellow"
     if kind == "settings_change":
         return "settings", settings_told(item["settings"]), "red"
     if kind == "agent_event":
@@ -149,23 +151,34 @@ def _told(item: Item) -> tuple[str, str, str | None]:
     return "", "", None
 
 
-def _policy(item: Item, known: dict[str, Row]) -> tuple[str, str, str | None]:
-    """What is new: `known` has the policies that each shim had before."""
-    load, policy = item.get("load") or {}, item["policy"]
+def _policy(item: Item) -> tuple[str, str, str | None]:
+    """What is new against the policy that the shim had before."""
+    load, policy, before = item.get("load") or {}, item["policy"], item.get("before")
     server = item.get("server_name") or item["shim_id"]
     if not load.get("ok", True):
         return "policy", f"{server}: not loaded from {load.get('origin')}: {load.get('error')}", "red"
-    name, before = policy["policy_id"], known.get(f"{item['shim_id']} {policy['policy_id']}")
-    known[f"{item['shim_id']} {name}"] = policy
+    name = policy["policy_id"]
     if before is None:
         return "policy", f"{server}: {name} {policy['policy_version']} loaded", "blue"
     if before["policy_hash"] == policy["policy_hash"]:
         return "policy", f"{server}: {name} read again, unchanged", "bright_black"
     versions = f"{before['policy_version']} to {policy['policy_version']}"
     if before["policy_version"] == policy["policy_version"]:
-        versions = f"{policy['policy_version']}, its rules changed"
-    hashes = f"{before['policy_hash'][:8]} to {policy['policy_hash'][:8]}"
-    return "policy", f"{server}: {name} {versions} ({hashes})", "blue"
+        versions = f"{policy['policy_version']}, changed"
+    return "policy", f"{server}: {name} {versions} ({_rules_told(item)})", "blue"
+
+
+def _rules_told(item: Item) -> str:
+    rules = item.get("rules")
+    if rules is None:  # not known any more, or never here
+        return f"{item['before']['policy_hash'][:8]} to {item['policy']['policy_hash'][:8]}"
+    told = [f"{word} {_names(rules[word])}" for word in ("added", "removed", "changed") if rules[word]]
+    return "; ".join(told) or "its rules are the same"
+
+
+def _names(names: list[str]) -> str:
+    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return ", ".join(names[:_MAX_NAMES]) + more
 
 
 def _agent(item: Item) -> tuple[str, str, str | None]:

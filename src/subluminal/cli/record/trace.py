@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from subluminal.cli.record.export_runs import EXPORT_RUNS, bundle_name
 from subluminal.cli.render.columns import PIPE_CELLS, cut
 from subluminal.cli.render.output import note, paint, print_json
 from subluminal.cli.render.progress import Progress, with_progress
@@ -22,6 +23,7 @@ from subluminal.reports.printable import printable
 
 if TYPE_CHECKING:
     from subluminal.ledger.read.ledger import Ledger
+    from subluminal.ledger.store.prune import Shipped
     from subluminal.ledger.trace.bundle import Bundle
     from subluminal.ledger.trace.report import DatabaseReport, Pace, Report
 
@@ -47,38 +49,80 @@ def export_group() -> None:
     Examples:
       sub export last                 the same as: sub export run last
       sub export last~1 -o trace.tar.gz
+      sub export runs --since 7d -o traces
     """
+
+
+export_group.add_command(EXPORT_RUNS.click_command())
 
 
 @export_group.command("run")
 @click.argument("run", default="last", metavar="[RUN]")
-@click.option("-o", "--output", metavar="PATH", help="Where to write; by default RUN.tar.gz here.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object about the bundle.")
-def export_run_command(run: str, output: str | None, as_json: bool) -> None:
+@click.option("-o", "--output", metavar="PATH", help="Where to write; by default RUN.tar.gz, or RUN.html, here.")
+@click.option("--html", "as_page", is_flag=True, help="As a page in one file, to look at and to send.")
+@click.option(
+    "--with-results", is_flag=True, help="Also the results that were kept (record.results), for `sub replay`."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object about what was written.")
+def export_run_command(run: str, output: str | None, as_page: bool, with_results: bool, as_json: bool) -> None:
     """Export one run: its exact events, its chain head, and the policies that were in force.
 
     RUN is a run id, a beginning or end of one, last (which is the default), or last~1. The bundle is a .tar.gz, or a
     directory if the name given with -o does not end in .tar.gz.
 
+    With --html it is the page of `sub ui` for this run in one file: it opens in any browser, needs no server, and loads
+    nothing from anywhere. What it shows is what was recorded, masked as it was. A page holds 10,000 calls.
+
     \b
     Examples:
       sub export run last
+      sub export run last --html
       sub export run 01JD3 -o trace.tar.gz
       sub export run last -o trace/ --json
+      sub export run last --with-results
     """
+    from subluminal.host.record.results import directory_of, kept_files
     from subluminal.ledger.read.ledger import open_or_empty
     from subluminal.ledger.trace.bundle import export_run
 
     with open_or_empty() as ledger:
         run_id = ledger.resolve_run(run)
-        destination = output or re.sub(r"[^A-Za-z0-9._-]", "_", run_id)[:100].lstrip(".") + ".tar.gz"
-        manifest = export_run(ledger, run_id, destination.rstrip("/") or destination, home.snapshot_dir())
+        destination = output or bundle_name(run_id, ".html" if as_page else ".tar.gz")
+        if as_page and with_results:
+            raise UsageError("--with-results goes with a bundle, not with --html: a page shows previews.")
+        if as_page:
+            return _export_page(ledger, run_id, destination, as_json)
+        results = kept_files(directory_of(run_id)) if with_results else []
+        if with_results and not results:
+            hint = "Export it without --with-results. To keep results from now on: record.results in config.toml."
+            raise LedgerError(f"No results of {printable(run_id)} are kept here.", hint=hint)
+        manifest = export_run(ledger, run_id, destination.rstrip("/") or destination, home.snapshot_dir(), results)
     if as_json:
         facts = {"path": destination, "run_id": run_id, "event_count": manifest.event_count}
         print_json({**facts, "chain_head": manifest.chain_head, "files": sorted(manifest.files)})
     else:
         print(destination)
         note(f"{manifest.event_count} events of run {printable(run_id)}, chain head {manifest.chain_head[:16]}…")
+
+
+def _export_page(ledger: Ledger, run_id: str, destination: str, as_json: bool) -> None:
+    from subluminal.host.clock import utc_now
+    from subluminal.ledger.read.whole import whole_run
+    from subluminal.reports.page import page
+
+    record = whole_run(ledger, run_id)
+    data = page(record, utc_now()).encode("utf-8", "replace")
+    try:
+        with open(destination, "wb") as file:
+            file.write(data)
+    except OSError as error:
+        hint = "Name a file with -o, in a directory that is there."
+        raise UsageError(f"{destination} cannot be written: {error.strerror}.", hint=hint) from None
+    if as_json:
+        print_json({"path": destination, "run_id": run_id, "calls": len(record["calls"]), "bytes": len(data)})
+    else:
+        print(destination)
+        note(f"{len(record['calls'])} calls of run {printable(run_id)}; open it in a browser")
 
 
 @click.command("ingest")
@@ -193,8 +237,9 @@ def _ingest_policies(policies: Iterable[tuple[str, bytes]]) -> None:
 @click.command("verify")
 @click.argument("what", default="last", metavar="[RUN|last|BUNDLE]")
 @click.option("--all", "want_all", is_flag=True, help="Every run in the ledger.")
+@click.option("--fleet", metavar="URL", help="Ask this collector: the chains of a run, of each machine in it.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per run; with --all, one of the ledger last.")
-def verify_command(what: str, want_all: bool, as_json: bool) -> int:
+def verify_command(what: str, want_all: bool, fleet: str | None, as_json: bool) -> int:
     """Prove that the record was not changed.
 
     Checks the hash chain of a run, its witness in ledger.heads, that every row is what the events say, that no producer
@@ -208,7 +253,10 @@ def verify_command(what: str, want_all: bool, as_json: bool) -> int:
       sub verify 01JD3
       sub verify --all
       sub verify trace.tar.gz
+      sub verify last --fleet https://collector.example
     """
+    if fleet is not None:
+        return _verify_fleet(fleet, what, want_all, as_json)
     database, reports = _reports(what, want_all)
     for report in reports:
         if as_json:
@@ -226,6 +274,22 @@ def verify_command(what: str, want_all: bool, as_json: bool) -> int:
     if not as_json:
         _note_pace(_total_pace(reports))
     return 0 if all(report.ok for report in reports) and (database is None or database.ok) else 1
+
+
+def _verify_fleet(url: str, what: str, want_all: bool, as_json: bool) -> int:
+    """What has arrived, followed by the collector; gaps are named."""
+    from subluminal.cli.record.source import open_fleet
+
+    if want_all:
+        raise UsageError("--all is about the ledger here.", hint="Name a run: sub verify RUN --fleet URL.")
+    with open_fleet(url) as source:
+        reports = source.verify(what)
+    for report in reports:
+        if as_json:
+            print_json(_run_facts(report, None))
+        else:
+            _print_report(report)
+    return 0 if all(report.ok for report in reports) else 1
 
 
 def _reports(what: str, want_all: bool) -> tuple[DatabaseReport | None, list[Report]]:
@@ -324,39 +388,60 @@ def _print_database(database: DatabaseReport) -> None:
 
 @click.command("prune")
 @click.option("--older-than", required=True, metavar="AGE", help="Such as 90d, 12w or 36h.")
+@click.option("--results", "results_only", is_flag=True, help="Only results that were kept; the runs stay.")
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def prune_command(older_than: str, dry_run: bool, as_json: bool) -> None:
-    """Remove runs that ended long ago.
+def prune_command(older_than: str, results_only: bool, dry_run: bool, as_json: bool) -> None:
+    """Remove runs that ended long ago, and results that were kept of them.
 
     Whole runs go; a tombstone with the chain head stays, so that `sub verify --all` can tell pruning from tampering.
-    Export what you want to keep first.
+    Export what you want to keep first. On a machine that ships to a collector, what was not acknowledged stays; beyond
+    4 GiB of it, of the oldest runs the decisions alone.
 
     \b
     Examples:
       sub prune --older-than 90d --dry-run
       sub prune --older-than 90d
+      sub prune --older-than 7d --results
     """
     from subluminal.ledger.read.ledger import open_or_empty
 
     before = _before(older_than)
-    if dry_run:
+    if results_only:
+        runs: list[dict[str, Any]] = []
+    elif dry_run:
         from subluminal.ledger.store.prune import prunable
 
         with open_or_empty() as ledger:
-            runs = prunable(ledger.connection, before)
+            runs = prunable(ledger.connection, before, _shipped(before, dry_run=True))
     else:
         from subluminal.host.run.files import remove_stale
 
         runs = _prune(before)
         remove_stale()
     calls = sum(run["calls_total"] for run in runs)
+    freed = _prune_results({run["run_id"] for run in runs}, before, dry_run)
     if as_json:
-        print_json({"dry_run": dry_run, "before": before, "runs": [run["run_id"] for run in runs], "calls": calls})
+        facts = {"dry_run": dry_run, "before": before, "runs": [run["run_id"] for run in runs], "calls": calls}
+        print_json({**facts, "results_runs": len(freed), "results_bytes": sum(freed)})
         return
     for run in runs:
         print(f"{printable(run['run_id'])}  ended {run['ended_at']}  {run['calls_total']} calls")
-    note(f"{len(runs)} runs with {calls} calls {'would go' if dry_run else 'removed'}")
+    gone = "would go" if dry_run else "removed"
+    if not results_only:
+        note(f"{len(runs)} runs with {calls} calls {gone}")
+    if freed or results_only:
+        note(f"results of {len(freed)} runs, {sum(freed):,} bytes, {gone}")
+
+
+def _prune_results(run_ids: set[str], before: str, dry_run: bool) -> list[int]:
+    """Kept results of these runs, and of those to which none was added since; how many bytes each."""
+    from subluminal.contracts.moments import epoch_ms
+    from subluminal.host.record.results import directory_of, kept_runs, remove
+
+    wanted = {directory_of(run_id) for run_id in run_ids}
+    old = [kept for kept in kept_runs() if kept[0] in wanted or kept[1] * 1000 < epoch_ms(before)]
+    return [size if dry_run else remove(directory) for directory, _, size in old]
 
 
 def _prune(before: str) -> list[dict[str, Any]]:
@@ -365,11 +450,22 @@ def _prune(before: str) -> list[dict[str, Any]]:
     if not os.path.exists(home.ledger_db()):
         return []
     require_ledgerd()
-    answer = ask({"control": "prune", "before": before}, timeout=600.0) or {}
+    shipped = _shipped(before, dry_run=False)
+    kept = {} if shipped is None else {"shipped": [shipped.place, sorted(shipped.released)]}
+    answer = ask({"control": "prune", "before": before, **kept}, timeout=600.0) or {}
     if "pruned" not in answer:
         raise LedgerError(f"The ledger daemon could not remove the runs: {answer.get('error', 'no answer')}.")
     runs: list[dict[str, Any]] = answer["pruned"]
     return runs
+
+
+def _shipped(before: str, *, dry_run: bool) -> Shipped | None:
+    """What a machine that ships its record still has to send; None: it ships nothing."""
+    if not os.path.exists(home.shipped_db()) or not os.path.exists(home.ledger_db()):
+        return None
+    from subluminal.fleet.shipping.holding import may_go
+
+    return may_go(before, dry_run=dry_run)
 
 
 def _before(older_than: str) -> str:

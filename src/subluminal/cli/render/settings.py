@@ -11,6 +11,11 @@ def settings_told(settings: dict[str, Any]) -> str:
     return f"settings changed while the client ran ({where}): {kept}"
 
 
+def promote_told(promote: dict[str, Any]) -> str:
+    where = f" In {promote['file']}." if promote.get("file") else ""
+    return f"{promote['by']} promoted call {promote['call_id']}. {promote['summary']}{where}"
+
+
 def changes_told(tools: dict[str, Any]) -> str:
     """Of `tools_seen`: what has changed; nothing where everything was merely new."""
     changed = [item for item in tools["items"] if item["state"] in ("changed", "quarantined")]

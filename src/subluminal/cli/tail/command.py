@@ -14,7 +14,9 @@ from subluminal.cli.record.nothing_yet import FIRST, NOTHING_YET
 from subluminal.cli.render.moments import between_ms
 from subluminal.cli.render.output import note
 from subluminal.cli.tail.doors import Doors
-from subluminal.cli.tail.feed import Feed, Gone, Presence, give_way, pause_s
+from subluminal.cli.tail.feed import POLL_S, Feed, Gone, Presence, give_way, pause_s
+from subluminal.cli.tail.keyboard import Keyboard
+from subluminal.cli.tail.terminal_input import has_keys, read_keys
 from subluminal.cli.tail.view import JsonView, RawView, TerminalView, TextView, View
 from subluminal.contracts.errors import LedgerError, UsageError
 from subluminal.contracts.filters import EVENT_FILTERS, EventFilters, Filters
@@ -36,7 +38,8 @@ _Key = tuple[str, str, str]
 HELP = """Watch tool calls as they happen, one line per call.
 
 On a terminal a line is updated in place until its call has ended; elsewhere it is printed when the call ends. Reasons
-and hints stand below their call. Ends with Ctrl-C.
+and hints stand below their call. Ends with Ctrl-C; on a terminal also with q, and ? lists the other keys: pause, a text
+to look for, and the calls to go through one by one.
 
 \b
 Examples:
@@ -97,7 +100,9 @@ class Tail:
         self._feed = Feed()
         self._open: dict[_Key, Call] = {}
         self._doors = Doors()
+        self._filters = EventFilters()
         self._wanted: Wanted | None = None
+        self._keyboard: Keyboard | None = None
         self._told: str | None = None
 
     # -- look back ------------------------------------------------------------------------------------------------
@@ -120,18 +125,25 @@ class Tail:
                 self._tell_waiting(waiting=not self._values["no_follow"])
                 if "last" in self._values["run_id"]:
                     return False
-            filters = EventFilters(**conditions(EVENT_FILTERS, self._values, ledger))
-            self._wanted = Wanted(filters)
-            self._feed.start_here()
-            if not self._values["lines"]:
-                return True
-            if self._values["events"]:
-                self._last_events(ledger, self._wanted)
-            else:
-                self._last_calls(ledger, filters)
+            self._want(EventFilters(**conditions(EVENT_FILTERS, self._values, ledger)))
+            self._look_back()
         finally:
             ledger.connection.execute("COMMIT")
         return True
+
+    def _want(self, filters: EventFilters) -> None:
+        self._filters, self._wanted = filters, Wanted(filters)
+
+    def _look_back(self) -> None:
+        ledger, wanted = self._feed.ledger, self._wanted
+        assert ledger is not None and wanted is not None
+        self._feed.start_here()
+        if not self._values["lines"]:
+            return
+        if self._values["events"]:
+            self._last_events(ledger, wanted)
+        else:
+            self._last_calls(ledger, self._filters)
 
     def _last_events(self, ledger: Ledger, wanted: Wanted) -> None:
         def is_wanted(line: bytes) -> bool:
@@ -152,6 +164,9 @@ class Tail:
 
     def follow(self) -> None:
         presence = Presence()
+        if isinstance(self._view, TerminalView) and has_keys():
+            self._keyboard = Keyboard(self._view, self._feed, lambda: self._filters, self.look_for)
+            presence.watch_input(True)
         began, next_tick = False, 0.0
         try:
             while True:
@@ -161,17 +176,40 @@ class Tail:
                     began = self._try_to_begin()
                     if began:
                         give_way()
-                if began:
+                if began and not self._held():
                     for line in self._feed.lines():
                         self._take(line)
                     if time.monotonic() >= next_tick:
                         next_tick = time.monotonic() + TICK_MS / 1000
                         self._tick()
+                if began:
                     self._view.flush()
-                presence.wait(pause_s(time.monotonic() - looked_at, self._feed.has_more))
+                if presence.wait(pause_s(time.monotonic() - looked_at, self._feed.has_more)):
+                    self._hear(presence)
         finally:
             presence.close()
             self._feed.close()
+
+    def _held(self) -> bool:
+        return self._keyboard is not None and self._keyboard.holds()
+
+    def _hear(self, presence: Presence) -> None:
+        assert self._keyboard is not None
+        data = read_keys()
+        if data is None:
+            presence.watch_input(False)
+        elif data:
+            self._keyboard.hear(data)
+        else:
+            time.sleep(POLL_S)  # in the background: what is typed is for somebody else
+
+    def look_for(self, text: str) -> None:
+        """Only calls with this text from now on, beginning with the last ones; without one: as it was asked for."""
+        if self._feed.ledger is None:
+            return
+        asked = {name: value for name, value in self._filters.asked.items() if name != "text"}
+        self._want(EventFilters(**asked, text=text or self._values["text"]))
+        self._look_back()
 
     def _try_to_begin(self) -> bool:
         if self._feed.ledger is None and not self._feed.open():
@@ -195,7 +233,7 @@ class Tail:
         if not self._wanted.run(self._feed.ledger.connection, event["run_id"]):
             return
         kind = event["type"]
-        if kind in ("run_end", "breaker_trip", "policy_loaded", "settings_change", "tools_seen"):
+        if kind in ("run_end", "breaker_trip", "policy_loaded", "settings_change", "tools_seen", "promote"):
             self._view.happened(event, self._feed.ledger)
         elif "call" in event:
             self._take_call(Plain(event))

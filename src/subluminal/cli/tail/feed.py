@@ -22,6 +22,7 @@ from subluminal.ledger.daemon.contact import connect
 from subluminal.ledger.read.ledger import Ledger, open_ledger
 from subluminal.ledger.store.encoding import unpack_lines
 from subluminal.ledger.store.lines import arrivals
+from subluminal.ledger.store.schema import NoLedger
 
 # A call must be on the screen within 100 ms: 15 for the shim's doorbell, some for the commit, and this.
 POLL_S = 0.03
@@ -89,11 +90,24 @@ class Presence:
                 raise LedgerError(f"{home.sub_home()} cannot be used: {error.strerror}.") from None
             spawn_ledgerd(os.path.abspath(directory))
 
-    def wait(self, seconds: float) -> None:
+    def watch_input(self, watched: bool) -> None:
+        """`wait` ends when something is typed."""
+        if watched:
+            self._poll.register(0, select.POLLIN)
+        else:
+            self._poll.unregister(0)
+
+    def wait(self, seconds: float) -> bool:
+        """Whether something was typed."""
+        was_typed = False
         for descriptor, _ in self._poll.poll(seconds * 1000):
             if descriptor == 1:
                 raise Gone
-            self._listen()
+            if descriptor == 0:
+                was_typed = True
+            else:
+                self._listen()
+        return was_typed
 
     def _listen(self) -> None:
         assert self._connection is not None
@@ -137,6 +151,9 @@ class Feed:
             raise LedgerError(f"The ledger {home.ledger_db()} cannot be read: {error.strerror}.") from None
         try:
             self.ledger = open_ledger()
+        except NoLedger:
+            self._trouble_since = None
+            return False
         except LedgerError:
             # A daemon that has just started may be making or migrating the tables.
             self._trouble_since = self._trouble_since or monotonic()
@@ -153,6 +170,13 @@ class Feed:
         """Follow from what is stored now."""
         assert self.ledger is not None
         self._place = self.ledger.newest_arrival()
+
+    def is_behind(self) -> bool:
+        """Whether events have arrived that `lines` has not given yet."""
+        try:
+            return self.ledger is not None and self.ledger.newest_arrival() > self._place
+        except sqlite3.Error:
+            return False
 
     def lines(self) -> list[bytes]:
         """What has arrived since; soon again if `has_more`."""

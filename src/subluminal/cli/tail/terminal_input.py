@@ -1,4 +1,4 @@
-"""Keys typed while `sub tail` draws must not be echoed: a newline would move the lines it counts on.
+"""Keys typed while `sub tail` draws come one by one and are not echoed: a newline would move the lines it counts on.
 
 Trap: a background job that changes the terminal's settings is stopped (SIGTTOU), so only the foreground one does.
 """
@@ -21,10 +21,23 @@ def quiet_input() -> None:
             return
         _saved = termios.tcgetattr(sys.stdin.fileno())
         quiet = list(_saved)
-        quiet[3] &= ~(termios.ECHO | termios.ECHONL)
+        quiet[3] &= ~(termios.ECHO | termios.ECHONL | termios.ICANON)
         termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, quiet)
     except (termios.error, OSError, ValueError, AttributeError):
         _saved = None
+
+
+def read_keys() -> bytes | None:
+    """What was typed, as far as it has come; None: there will be nothing more. A job in the background is not asked."""
+    try:
+        return os.read(sys.stdin.fileno(), 1024) or None if _in_foreground() else b""
+    except OSError:
+        return None
+
+
+def has_keys() -> bool:
+    """Whether keys come to us one by one."""
+    return _saved is not None
 
 
 def restore_input() -> None:

@@ -13,7 +13,8 @@ from subluminal.cli.render.moments import between_ms, clock, duration
 from subluminal.cli.render.output import paint
 from subluminal.cli.render.rows import json_line
 from subluminal.cli.render.screen import Block, Screen
-from subluminal.cli.render.settings import changes_told, settings_told
+from subluminal.cli.render.settings import changes_told, promote_told, settings_told
+from subluminal.cli.render.whole_screen import WholeScreen
 from subluminal.cli.tail.doors import Key
 from subluminal.cli.tail.terminal_input import quiet_input, restore_input
 from subluminal.contracts.errors import LedgerError
@@ -128,6 +129,8 @@ class TextView(View):
         if kind == "tools_seen":
             told = changes_told(event["tools"])
             return (f"{at}  {told}", "red") if told else ("", None)
+        if kind == "promote":
+            return f"{at}  {promote_told(event['promote'])}", "yellow"
         if kind == "settings_change":
             return f"{at}  {settings_told(event['settings'])}", "red"
         return self._run_ended(event["run_id"], ledger), "blue"
@@ -157,6 +160,8 @@ class TerminalView(TextView):
         super().__init__()
         self._screen = Screen(sys.stdout.write, lambda: os.get_terminal_size(1))
         self._blocks: dict[Key, Block] = {}
+        self._status: Block | None = None
+        self._whole: WholeScreen | None = None
         self._resumed = False
         signal.signal(signal.SIGCONT, self._on_resume)
         quiet_input()
@@ -186,17 +191,40 @@ class TerminalView(TextView):
     def put(self, lines: list[str]) -> None:
         self._screen.append(lines)
 
+    def status(self, text: str) -> None:
+        """A line below everything else; nothing is told while it stands there."""
+        lines = [paint(cut(printable(text), self.columns), "blue", bold=True)] if text else []
+        if self._status is None or not self._screen.change(self._status, lines):
+            self._status = self._screen.append(lines)
+        if not text:
+            self._status = None
+
+    def whole_screen(self) -> WholeScreen:
+        """For something else to be looked at, until `stream`."""
+        self._whole = WholeScreen(sys.stdout.write, lambda: os.get_terminal_size(1))
+        return self._whole
+
+    def stream(self) -> None:
+        if self._whole is not None:
+            self._whole.close()
+            self._whole = None
+
     def _on_resume(self, number: int, frame: object) -> None:
         self._resumed = True
 
     def flush(self) -> None:
         if self._resumed:  # after Ctrl-Z the shell has printed lines of its own, and has set the terminal as it likes
             self._resumed = False
-            self._screen.forget()
             quiet_input()
-        self._screen.flush()
-        self._screen.resized()
+            if self._whole is not None:
+                self._whole.forget()
+            self._screen.forget()
+        if self._whole is None:
+            self._screen.flush()
+            self._screen.resized()
         super().flush()
 
     def close(self) -> None:
+        self.stream()
+        super().flush()
         restore_input()

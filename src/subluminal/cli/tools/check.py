@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from subluminal.cli.render.output import note, print_json
+from subluminal.cli.render.output import note
+from subluminal.cli.render.rows import print_json_rows
 from subluminal.cli.tools.show import show_lines
-from subluminal.cli.tools.survey import chosen, survey
+from subluminal.cli.tools.survey import Row, chosen, survey
 from subluminal.surface.differences import lines
 from subluminal.surface.texts import visible
 
 
 @click.command("check")
 @click.argument("what", required=False, metavar="[SERVER[/TOOL]]")
-@click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line: what differs.")
 def check_command(what: str | None, as_json: bool) -> int:
     """Fail (exit 1) where what was last seen differs from its pin, with the difference.
 
@@ -24,8 +27,7 @@ def check_command(what: str | None, as_json: bool) -> int:
     """
     drifted = [row for row in chosen(survey(), what) if row.was is not None and (row.user or row.repository)]
     if as_json:
-        found = [{"name": row.name, "why": row.stands.why, "diff": lines(row.was, row.now)} for row in drifted]
-        print_json({"drifted": found})
+        print_json_rows(map(_json, drifted))
         return 1 if drifted else 0
     for row in drifted:
         click.echo(f"{visible(row.name, '')}: {row.stands.why}")
@@ -33,3 +35,16 @@ def check_command(what: str | None, as_json: bool) -> int:
     if drifted:
         note(f"{len(drifted)} differ from their pins. When you have looked: sub tools approve")
     return 1 if drifted else 0
+
+
+def _json(row: Row) -> dict[str, Any]:
+    now, was = row.now, row.was
+    return {
+        "server_name": row.server.server_name,
+        "kind": row.known.kind,
+        "name": row.known.name,
+        "why": row.stands.why,
+        "was": None if was is None else was.fingerprint,
+        "fingerprint": now.fingerprint,
+        "diff": lines(was, now),
+    }

@@ -8,7 +8,8 @@ import click
 
 from subluminal.cli.lazy import LazyGroup, Table
 from subluminal.cli.render.columns import PIPE_CELLS, aligned, terminal_columns
-from subluminal.cli.render.output import note, paint, print_json
+from subluminal.cli.render.output import note, paint
+from subluminal.cli.render.rows import print_json_rows
 
 COMMANDS: Table = {
     "list": ("subluminal.cli.tools.group", "list_command", "Every server and tool that was seen, and how it stands."),
@@ -23,7 +24,7 @@ _COLOURS = {"changed": "yellow", "quarantined": "red", "new": "cyan", "pinned": 
 
 
 @click.group("tools", cls=LazyGroup, table=COMMANDS, invoke_without_command=True)
-@click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 @click.pass_context
 def tools_group(ctx: click.Context, as_json: bool) -> int | None:
     """What servers say of their tools: seen, pinned, changed.
@@ -33,18 +34,18 @@ def tools_group(ctx: click.Context, as_json: bool) -> int | None:
 
     \b
     Examples:
-      sub tools                          everything known, and how it stands
-      sub tools show github/create_issue what it says, and how that changed
-      sub tools pin github               pin all that github says, in your own lock
-      sub tools pin --repository         the same for everything, in .subluminal/tools.lock
-      sub tools approve github           what has changed; accept it
+      sub tools                            everything known, and how it stands
+      sub tools show github/create_issue   what it says, and how that changed
+      sub tools pin github                 pin all that github says, in your own lock
+      sub tools pin --repository           the same for everything, in .subluminal/tools.lock
+      sub tools approve github             what has changed; accept it
     """
     return _list(None, as_json) if ctx.invoked_subcommand is None else None
 
 
 @click.command("list")
 @click.argument("what", required=False, metavar="[SERVER[/TOOL]]")
-@click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 def list_command(what: str | None, as_json: bool) -> int:
     """Every server and tool that was seen, and how it stands.
 
@@ -67,7 +68,7 @@ def _list(what: str | None, as_json: bool) -> int:
         return None if counts is None else counts.get((row.server.server_name, row.known.name), (0, 0))
 
     if as_json:
-        print_json({"tools": [_json(row, numbers(row)) for row in rows]})
+        print_json_rows(listed(row, numbers(row)) for row in rows)
         return 0
     if not rows:
         note("No server has been seen here yet. Run an agent with a server behind Subluminal, then look again.")
@@ -96,8 +97,8 @@ def _list(what: str | None, as_json: bool) -> int:
     return 0
 
 
-def _json(row: Any, numbers: tuple[int, int] | None) -> dict[str, Any]:
-    made = {} if numbers is None or row.known.kind != "tool" else {"calls": numbers[0], "refused": numbers[1]}
+def listed(row: Any, numbers: tuple[int, int] | None) -> dict[str, Any]:
+    calls, refused = (None, None) if numbers is None or row.known.kind != "tool" else numbers
     return {
         "server_name": row.server.server_name,
         "launch": row.server.launch,
@@ -112,5 +113,6 @@ def _json(row: Any, numbers: tuple[int, int] | None) -> dict[str, Any]:
         "first_seen": row.known.versions[0].first_seen,
         "first_run": row.known.first_run,
         "last_seen": row.now.last_seen,
-        **made,
+        "calls": calls,
+        "refused": refused,
     }

@@ -30,7 +30,7 @@ _REPOSITORY = click.option(
     "--repository", is_flag=True, help=f"In this repository's {REPOSITORY_TOOLS_LOCK}, to be committed."
 )
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Show what would be written; write nothing.")
-_JSON = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
+_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 
 
 @click.command("pin")
@@ -111,18 +111,24 @@ def approve_command(what: str | None, yes: bool, dry_run: bool, as_json: bool) -
     if rows and not (yes or dry_run) and not _asked(len(rows)):
         note("Nothing was changed.")
         return 1
+    files = moved_pins(rows, os.getcwd())
+    if not dry_run:
+        for row in rows:
+            accept(row)
+    return _finish("approved", rows, files, dry_run, as_json)
+
+
+def moved_pins(rows: list[Row], directory: str) -> dict[str, tuple[Lock, bool]]:
+    """The locks, yours and that of the repository there, with the pins of these moved to what is known now."""
     files: dict[str, tuple[Lock, bool]] = {}
-    for path, mine in (_lock(False), *([_lock(True)] if repository_root(os.getcwd()) else [])):
+    for path, mine in (_lock(False), *([_lock(True, directory)] if repository_root(directory) else [])):
         lock = _read(path, mine)
         moved = [row for row in rows if row.key in lock.get(row.server.server_name, {})]
         for row in moved:
             lock[row.server.server_name][row.key] = row.pin
         if moved:
             files[path] = (lock, mine)
-    if not dry_run:
-        for row in rows:
-            _accept(row)
-    return _finish("approved", rows, files, dry_run, as_json)
+    return files
 
 
 def _refuse_runs(verb: str) -> None:
@@ -134,10 +140,11 @@ def _refuse_runs(verb: str) -> None:
         )
 
 
-def _lock(repository: bool) -> tuple[str, bool]:
+def _lock(repository: bool, directory: str = ".") -> tuple[str, bool]:
     if not repository:
         return tools_lock_file(), True
-    return os.path.join(repository_root(os.getcwd()) or os.getcwd(), REPOSITORY_TOOLS_LOCK), False
+    here = os.path.abspath(directory)
+    return os.path.join(repository_root(here) or here, REPOSITORY_TOOLS_LOCK), False
 
 
 def _read(path: str, mine: bool) -> Lock:
@@ -147,7 +154,7 @@ def _read(path: str, mine: bool) -> Lock:
         raise ToolsError(f"{path} {fault}", hint="Put it back from version control, or remove it.") from None
 
 
-def _accept(row: Row) -> None:
+def accept(row: Row) -> None:
     def work(server: KnownServer) -> bool:
         known = server.items.get(row.key)
         if known is None or known.latest != row.now.fingerprint:
@@ -171,13 +178,17 @@ def _asked(number: int) -> bool:
     return click.confirm(f"Accept {'this' if number == 1 else f'these {number}'}?", default=False)
 
 
+def write_pins(files: dict[str, tuple[Lock, bool]]) -> None:
+    for path, (lock, mine) in files.items():
+        try:
+            write_lock(path, lock, mine)
+        except OSError as error:
+            raise ToolsError(f"{path} cannot be written: {error.strerror}") from None
+
+
 def _finish(verb: str, rows: list[Row], files: dict[str, tuple[Lock, bool]], dry_run: bool, as_json: bool) -> int:
     if not dry_run and rows:
-        for path, (lock, mine) in files.items():
-            try:
-                write_lock(path, lock, mine)
-            except OSError as error:
-                raise ToolsError(f"{path} cannot be written: {error.strerror}") from None
+        write_pins(files)
     if as_json:
         said: dict[str, Any] = {verb: [row.name for row in rows], "files": sorted(files), "dry_run": dry_run}
         print_json(said)

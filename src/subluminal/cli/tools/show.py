@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from subluminal.cli.render.output import paint, print_json
+from subluminal.cli.render.output import paint
+from subluminal.cli.render.rows import print_json_rows
 from subluminal.cli.tools.survey import Row, chosen, survey, told
 from subluminal.surface.differences import Version, lines, readable
 from subluminal.surface.texts import visible
@@ -16,7 +17,7 @@ _MARKS = {"+": "green", "-": "red", "@": "cyan"}
 
 @click.command("show")
 @click.argument("what", metavar="SERVER[/TOOL]")
-@click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 def show_command(what: str, as_json: bool) -> int:
     """What a server says of a tool, and how that changed.
 
@@ -29,7 +30,7 @@ def show_command(what: str, as_json: bool) -> int:
     """
     rows = chosen(survey(), what)
     if as_json:
-        print_json({"tools": [_json(row) for row in rows]})
+        print_json_rows(map(_json, rows))
         return 0
     for number, row in enumerate(rows):
         if number:

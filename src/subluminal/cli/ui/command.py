@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from urllib.parse import urlencode
 
 import click
@@ -14,7 +15,9 @@ OPENING_S = 3.0
 
 
 @click.command("ui")
-@click.option("--run", "run", metavar="RUN", help="Begin with this run: its id, the beginning of it, or last.")
+@click.option(
+    "--run", "run", metavar="RUN", help="Begin with this run: its id, a beginning or end of it, last, last~1."
+)
 @click.option("--no-open", is_flag=True, help="Open no browser; print a link that opens the page once.")
 @click.option("--port", type=click.IntRange(1, 65535), help="Serve on this port.  [default: 7411, or a free one]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object: address and link. Opens no browser.")
@@ -44,10 +47,18 @@ def _ask_daemon(port: int | None, path: str) -> tuple[str, str]:
     from subluminal.ledger.daemon.contact import ask, require_ledgerd
 
     require_ledgerd()
-    answer = ask({"control": "ui", "port": port, "path": path}) or {}
+    answer = ask({"control": "ui", "port": port, "path": path, "directory": _here()}) or {}
     if "ui" not in answer:
         raise _refused(answer)
     return answer["ui"]["address"], answer["ui"]["link"]
+
+
+def _here() -> str:
+    """For the policies and pins that are in force here; a directory that was removed is none."""
+    try:
+        return os.getcwd().encode("utf-8", "replace").decode()
+    except OSError:
+        return ""
 
 
 def _refused(answer: dict[str, str]) -> Exception:

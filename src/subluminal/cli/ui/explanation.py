@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from subluminal.ledger.read.description import describe
 from subluminal.ledger.read.history import recorded_run
-from subluminal.ledger.read.ledger import Ledger, open_ledger
-from subluminal.ledger.store.policies import is_snapshot
+from subluminal.ledger.read.ledger import open_ledger
+from subluminal.ledger.read.policies import stored_snapshot
 from subluminal.policy.replay.recorded import rejudge
 
 
@@ -17,20 +15,10 @@ def explain_recorded(path: str, call_id: str, run_id: str | None, shim_id: str |
     """`policies`: as `sub policy explain --call --json` says it; `unknown`: those whose text the ledger lacks."""
     with open_ledger(path) as ledger:
         known = describe(ledger, ledger.call(call_id, run_id, shim_id))
-        snapshot = _snapshot(ledger, known["policy"])
+        snapshot = None if known["policy"] is None else stored_snapshot(ledger, known["policy"]["policy_hash"])
         if snapshot is None:
             return {"policies": [], "unknown": [known["policy"]["policy_hash"]] if known["policy"] else []}
         history = recorded_run(ledger, known["run_id"])
     alike = [call for call in history.calls if call.call_id == known["call_id"]]
     call = next((call for call in alike if call.seq == (known["seq"] or 0)), alike[0])
-    return {"policies": [rejudge(snapshot, history, call).as_dict()], "unknown": []}
-
-
-def _snapshot(ledger: Ledger, policy: dict[str, Any] | None) -> dict[str, Any] | None:
-    if policy is None:
-        return None
-    sql = "SELECT rules_json FROM policy_versions WHERE rules_hash = ? AND rules_json IS NOT NULL"
-    for (text,) in ledger.connection.execute(sql, (policy["policy_hash"],)):
-        if is_snapshot(text.encode(), policy["policy_hash"]):
-            return {"policy_hash": policy["policy_hash"], **msgspec.json.decode(text, type=dict[str, Any])}
-    return None
+    return {"policies": [rejudge(snapshot, history, call, decided_by=snapshot["policy_hash"]).as_dict()], "unknown": []}

@@ -11,7 +11,7 @@ from subluminal.contracts.moments import rfc3339
 from subluminal.control.suggest import SUPPORT
 from subluminal.control.suggest.fitting import Suggestion
 from subluminal.control.suggest.rule_parts import Drafted
-from subluminal.reports.printable import printable
+from subluminal.reports.printable import count, printable
 
 NEVER_CAUGHT = (
     "what SQL or a program does inside a call that looks like the usual ones",
@@ -118,7 +118,7 @@ def seen_words(suggestion: Suggestion, sources: dict[str, int]) -> str:
     """The window: how much, how long, from where."""
     days = f"{rfc3339(suggestion.first_ms)[:10]} to {rfc3339(suggestion.last_ms)[:10]}"
     origins = ", ".join(f"{name} {runs}" for name, runs in sorted(sources.items()))
-    return f"Seen: {suggestion.calls} calls in {suggestion.runs} runs, {days} ({origins})."
+    return f"Seen: {count(suggestion.calls, 'call')} in {count(suggestion.runs, 'run')}, {days} ({origins})."
 
 
 def proof_words(suggestion: Suggestion) -> list[str]:

@@ -6,12 +6,9 @@ here with the contract's types and encodes it again: byte for byte the same.
 
 from __future__ import annotations
 
-import msgspec
-
 from subluminal.contracts.jsontext import quote, to_json
 from subluminal.contracts.moments import rfc3339
 from subluminal.contracts.vocabulary import ALLOW, INTERFACE_VERSION
-from subluminal.native.chosen import core
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,13 +17,8 @@ if TYPE_CHECKING:
     from subluminal.contracts.decision import Decision, Hint, PolicyRef
     from subluminal.contracts.identity import Identity, Source
     from subluminal.contracts.toolcall import ToolCall
+    from subluminal.core.redact.preview import Preview
 
-    # Text (None: there is nothing to show), whether it was cut, and what kinds of secret were masked in it.
-    Preview = tuple[str | None, bool, tuple[str, ...]]
-
-_encode = msgspec.json.Encoder().encode  # as `quote`, two to six times as fast on long text
-_quote_ascii = None if core is None else core.quote
-_CUT, _WHOLE = '{"truncated":true', '{"truncated":false'
 # Pairs of server and tool whose names are kept as JSON: agents invent any number of tool names.
 MAX_NAMES = 512
 MAX_NAMES_CHARS = 512
@@ -37,12 +29,6 @@ def _head(event_type: str) -> str:
 
 
 _START, _DECISION, _END = _head("tool_call_start"), _head("tool_call_decision"), _head("tool_call_end")
-
-
-def _quote(text: str) -> str:
-    if _quote_ascii is not None and (quoted := _quote_ascii(text)) is not None:
-        return str(quoted)
-    return _encode(text).decode()
 
 
 def policy_json(policy: PolicyRef) -> str:
@@ -59,8 +45,13 @@ def hint_json(hint: Hint) -> str:
     )
 
 
-def _flagged(flags: tuple[str, ...]) -> str:
-    return f',"redaction_flags":{to_json(list(flags))}'
+def _shown(name: str, preview: Preview) -> str:
+    """A preview that is not simply the text as it stands."""
+    text, truncated, flags = preview
+    if text is None:
+        return '{"truncated":false}'
+    flagged = f',"redaction_flags":{to_json(list(flags))}' if flags else ""
+    return f'{{"truncated":{"true" if truncated else "false"},"{name}":{text}{flagged}}}'
 
 
 class Emitter:
@@ -89,19 +80,19 @@ class Emitter:
         self._decisions: dict[int, tuple[Decision, str]] = {}
 
     def _open(self, event_type: str, wall_ms: int) -> str:
-        """The envelope up to where the event's own members begin."""
-        return self._begin(_head(event_type), wall_ms)
-
-    def _begin(self, head: str, wall_ms: int) -> str:
+        """The envelope up to where the event's own members begin. The events of a call do this themselves."""
         if wall_ms != self._stamp_ms:
-            second = wall_ms // 1000
-            if second != self._second:
-                self._second = second
-                self._second_text = rfc3339(wall_ms)[:-4]
-            self._stamp_ms = wall_ms
-            self._stamp = f"{self._second_text}{wall_ms % 1000:03d}Z{self._identity}"
+            self._stamp_at(wall_ms)
         self.seq += 1
-        return f"{head}{self._stamp}{self.seq}{self._tail}"
+        return f"{_head(event_type)}{self._stamp}{self.seq}{self._tail}"
+
+    def _stamp_at(self, wall_ms: int) -> None:
+        second = wall_ms // 1000
+        if second != self._second:
+            self._second = second
+            self._second_text = rfc3339(wall_ms)[:-4]
+        self._stamp_ms = wall_ms
+        self._stamp = f"{self._second_text}{wall_ms % 1000:03d}Z{self._identity}"
 
     def _render_names(self, call: ToolCall) -> str:
         names = f'"server_name":{quote(call.server_name)},"tool_name":{quote(call.tool_name)}'
@@ -110,11 +101,6 @@ class Emitter:
                 self._names.clear()
             self._names[(call.server_name, call.tool_name)] = names
         return names
-
-    def call_ref(self, call_id: str, call: ToolCall, args_hash: str) -> str:
-        """The four names by which decision and end events refer to their call."""
-        names = self._names.get((call.server_name, call.tool_name)) or self._render_names(call)
-        return f'{{"call_id":"{call_id}",{names},"args_hash":"{args_hash}"}}'
 
     def _policy(self, policy: PolicyRef) -> str:
         known = self._policies.get(id(policy))
@@ -134,7 +120,8 @@ class Emitter:
 
     def tool_call_start(
         self, wall_ms: int, call: ToolCall, call_id: str, args_hash: str, seq: int, preview: Preview, tags: list[str]
-    ) -> str:
+    ) -> tuple[str, str]:
+        """The event, and the four names by which decision and end events refer to their call."""
         extra = ""
         if tags:
             extra = f',"tags":{to_json(tags)}'
@@ -153,16 +140,19 @@ class Emitter:
         if call.call_context:
             extra += f',"call_context":{to_json(call.call_context)}'
         text, truncated, flags = preview
-        shown = '{"truncated":false}'
-        if text is not None:
-            flagged = _flagged(flags) if flags else ""
-            shown = f'{_CUT if truncated else _WHOLE},"args_preview":{_quote(text)}{flagged}}}'
+        if truncated or flags or text is None:
+            shown = _shown("args_preview", preview)
+        else:
+            shown = f'{{"truncated":false,"args_preview":{text}}}'
         names = self._names.get((call.server_name, call.tool_name)) or self._render_names(call)
+        if wall_ms != self._stamp_ms:
+            self._stamp_at(wall_ms)
+        self.seq = number = self.seq + 1
         return (
-            f'{self._begin(_START, wall_ms)},"call":{{"call_id":"{call_id}",{names},'
+            f'{_START}{self._stamp}{number}{self._tail},"call":{{"call_id":"{call_id}",{names},'
             f'"transport":"{call.transport}","args_hash":"{args_hash}","bytes_in":{call.bytes_in},'
             f'"preview":{shown},"seq":{seq}{extra}}}}}\n'
-        )
+        ), f'{{"call_id":"{call_id}",{names},"args_hash":"{args_hash}"}}'
 
     def tool_call_decision(self, wall_ms: int, call_ref: str, decision: Decision) -> str:
         # The engine gives the same object for every plain ALLOW of a rule: rendered once.
@@ -175,7 +165,10 @@ class Emitter:
                 if len(self._decisions) > 64:
                     self._decisions.clear()
                 self._decisions[id(decision)] = (decision, rendered)
-        return f'{self._begin(_DECISION, wall_ms)},"call":{call_ref},"decision":{rendered}}}\n'
+        if wall_ms != self._stamp_ms:
+            self._stamp_at(wall_ms)
+        self.seq = number = self.seq + 1
+        return f'{_DECISION}{self._stamp}{number}{self._tail},"call":{call_ref},"decision":{rendered}}}\n'
 
     def _decision(self, d: Decision) -> str:
         extra = ""
@@ -212,6 +205,7 @@ class Emitter:
         result_stream_hash: str | None = None,
         overhead_us: int | None = None,
         waited_ms: int = 0,
+        result_kept: str | None = None,
     ) -> str:
         extra = "" if error is None else f',"error":{to_json(error)}'
         if result_stream_hash is not None:
@@ -220,13 +214,18 @@ class Emitter:
             extra += f',"overhead_us":{overhead_us}'
         if waited_ms:
             extra += f',"waited_ms":{waited_ms}'
+        if result_kept is not None:
+            extra += f',"result_kept":{result_kept}'
         text, truncated, flags = preview
-        shown = '{"truncated":false}'
-        if text is not None:
-            flagged = _flagged(flags) if flags else ""
-            shown = f'{_CUT if truncated else _WHOLE},"result_preview":{_quote(text)}{flagged}}}'
+        if truncated or flags or text is None:
+            shown = _shown("result_preview", preview)
+        else:
+            shown = f'{{"truncated":false,"result_preview":{text}}}'
+        if wall_ms != self._stamp_ms:
+            self._stamp_at(wall_ms)
+        self.seq = number = self.seq + 1
         return (
-            f'{self._begin(_END, wall_ms)},"call":{call_ref},"status":"{status}","latency_ms":{latency_ms},'
+            f'{_END}{self._stamp}{number}{self._tail},"call":{call_ref},"status":"{status}","latency_ms":{latency_ms},'
             f'"bytes_out":{bytes_out},"preview":{shown}{extra}}}\n'
         )
 
@@ -269,6 +268,9 @@ class Emitter:
 
     def tools_seen(self, wall_ms: int, seen: dict[str, Any]) -> str:
         return f'{self._open("tools_seen", wall_ms)},"tools":{to_json(seen)}}}\n'
+
+    def promote(self, wall_ms: int, promote: dict[str, Any]) -> str:
+        return f'{self._open("promote", wall_ms)},"promote":{to_json(promote)}}}\n'
 
     def model_message(self, wall_ms: int, model: dict[str, Any]) -> str:
         return f'{self._open("model_message", wall_ms)},"model":{to_json(model)}}}\n'

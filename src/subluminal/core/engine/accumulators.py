@@ -117,7 +117,7 @@ class Accumulator(Rule):
 class RateRule(Accumulator):
     """A token bucket in integers: what does not make a whole token yet is carried as a remainder, so nothing drifts."""
 
-    __slots__ = ("_backoff_ms", "_capacity", "_cost", "_on_limit", "_period_ms", "_refill")
+    __slots__ = ("_backoff_ms", "_capacity", "_on_limit", "_period_ms", "_refill", "cost")
     hint_kind = "RATE"
 
     def __init__(self, number: int, spec: dict[str, Any]) -> None:
@@ -126,9 +126,12 @@ class RateRule(Accumulator):
         self._refill = self.number_of("refill_tokens")
         self._period_ms = max(1, self.number_of("refill_period_ms", 1))
         cost = self.detail.get("cost_tokens_per_call")
-        self._cost = 1 if cost is None else min(int(cost), MAX_INTEGER)
+        self.cost = 1 if cost is None else min(int(cost), MAX_INTEGER)
         self._on_limit: str = self.detail.get("on_limit") or "THROTTLE"
         self._backoff_ms = self.number_of("backoff_ms")
+
+    def larger_than(self, other: RateRule) -> int:
+        return self._capacity - other._capacity
 
     def bucket(self, values: tuple[int, ...] | None, now: int) -> tuple[int, int, int]:
         """Tokens, remainder and time of the bucket as it stands now."""
@@ -151,8 +154,8 @@ class RateRule(Accumulator):
         values = judgement.state.get(self.pool, keys)
         now = judgement.wide_ms if self.wide else judgement.mono_ms
         tokens, remainder, at_ms = self.bucket(values, now)
-        if tokens >= self._cost:
-            outcome.if_allowed.append((self.pool, keys, (tokens - self._cost, remainder, at_ms)))
+        if tokens >= self.cost:
+            outcome.if_allowed.append((self.pool, keys, (tokens - self.cost, remainder, at_ms)))
             if values is None:
                 outcome.if_allowed.append(
                     self.label(keys, outcome.engine.state_name, judgement.call, capacity=self._capacity)
@@ -168,9 +171,9 @@ class RateRule(Accumulator):
 
     def _wait_ms(self, tokens: int, remainder: int) -> int:
         """How long until the bucket holds enough; zero if it never will."""
-        if not self._refill or self._cost > self._capacity:
+        if not self._refill or self.cost > self._capacity:
             return 0
-        return -(-((self._cost - tokens) * self._period_ms - remainder) // self._refill)
+        return -(-((self.cost - tokens) * self._period_ms - remainder) // self._refill)
 
 
 class BreakerRule(Accumulator):
@@ -263,7 +266,9 @@ def _window(threshold: int, window_ms: int) -> Window | None:
 
 def with_args(prefix: Any, judgement: Judgement) -> bytes:
     state = prefix.copy()
-    state.update(judgement.args_key())
+    read = judgement.read_args_hash
+    args_hash = read()
+    state.update(args_hash.encode() if args_hash else judgement.args_key())
     key: bytes = state.digest()
     return key
 
@@ -297,12 +302,29 @@ def _kind(name: str) -> type[Rule]:
         from subluminal.core.engine.dedupe import DedupeRule
 
         return DedupeRule
+    if name == "schema":
+        from subluminal.core.engine.schemas import SchemaRule
+
+        return SchemaRule
+    if name == "overdue":
+        from subluminal.core.engine.overdue import OverdueRule
+
+        return OverdueRule
     return _KINDS[name]
+
+
+def _made_of(spec: dict[str, Any]) -> type[Rule]:
+    kind = _kind(spec["kind"])
+    if "promoted" not in spec:
+        return kind
+    from subluminal.core.engine.promoted import promoted_kind  # few runs have one
+
+    return promoted_kind(kind, spec)
 
 
 def build_rules(specs: list[dict[str, Any]], identity: Identity, places: Places | None = None) -> list[Rule]:
     """The enabled rules, in order."""
-    rules = [_kind(spec["kind"])(number, spec) for number, spec in enumerate(specs) if spec.get("enabled", True)]
+    rules = [_made_of(spec)(number, spec) for number, spec in enumerate(specs) if spec.get("enabled", True)]
     for rule in rules:
         rule.prepare(places)
         if isinstance(rule, Accumulator):

@@ -22,6 +22,7 @@ from subluminal.contracts.vocabulary import (
     DEFAULT_ALLOW,
     EVALUATION_ERROR,
     MAX_LEGS,
+    POLICY_OVERDUE,
     REJECT_WITH_HINT,
     TERMINATE_RUN,
     THROTTLE,
@@ -54,6 +55,7 @@ _NOT_AT_HAND = {
     UNINSPECTED_ARGS: "arguments were not inspected",
     TOOL_NOT_LISTED: "the server has not listed the tool",
     UNJUDGED_ARGS: "cannot be judged",
+    POLICY_OVERDUE: "cannot be judged",
 }
 DEFAULT_BACKOFF_MS = 1_000
 
@@ -80,6 +82,8 @@ class Engine:
         self.max_legs = min(int(defaults.get("max_legs") or MAX_LEGS), MAX_INTEGER)
         self.changed_tools: str = defaults.get("changed_tools") or "allow"
         self.hides_denied = defaults.get("hide_denied_tools") is True
+        self.checks_schemas = (defaults.get("check_schemas") or "none") != "none"
+        self.overdue: str | None = snapshot.get("overdue")
         rules = rules_of(snapshot, of_repository)
         self.places = places if _follows_paths(rules) else None
         if self.places is not None:
@@ -88,6 +92,7 @@ class Engine:
         self.wide = any(isinstance(rule, Accumulator) and rule.wide for rule in self.rules)
         # Distinguishes the state of bundles that carry the same policy_id; set by the stack.
         self.state_name = self.policy.policy_id
+        self.promoted = any("promoted" in rule.spec for rule in self.rules)
         self._planner = Planner(self.rules)
         self._allowed: dict[str | None, Decision] = {}
 
@@ -110,7 +115,7 @@ class Engine:
         before: Any = None
         if self.places is not None:
             self.places.seen.clear()  # links may have changed since the last call
-        for step in plan.steps_for(judgement) if tracer is None else plan.steps:
+        for step in plan.found_for(judgement) if plan.indexed and tracer is None else plan.steps:
             if tracer is not None:
                 before = tracer.peek(step, judgement)
             refusal = None
@@ -123,7 +128,11 @@ class Engine:
                     why = "access was already decided"
                 elif step.check_risk and not step.rule.classed(outcome):
                     why = "risk_class does not match"
-                elif step.conditional and not step.rule.holds(judgement, outcome):
+                elif step.conditional and not (
+                    step.rule.holds(judgement, outcome)
+                    if (ask := step.ask) is None
+                    else ask(judgement.held or judgement.args())
+                ):
                     why = "arguments or time do not match"
                 else:
                     why = "matches"
@@ -189,6 +198,8 @@ class Engine:
         if refusal is None:
             return self.allow(outcome)
         refused = self._refuse(refusal, judgement)
+        if self.overdue and refusal.reason_code != POLICY_OVERDUE:
+            refused.summary = clip(f"{refused.summary} ({self.overdue}.)", 480)
         if self.enforces(judgement.call):
             return refused
         text = "Allowed: the policy only observes." if self.mode == "observe" else CARRIED_OUT
@@ -199,7 +210,13 @@ class Engine:
             failed = outcome.failed
             rule_id = failed.rule.rule_id if failed.rule is not None else None
             text = "Allowed although the policy could not be evaluated: the policy says to fail open."
+            if failed.reason_code == POLICY_OVERDUE:
+                text = f"Allowed although {self.overdue}: the policy says to fail open."
             return Decision(ALLOW, rule_id, "warn", failed.reason_code, text, policy=self.policy)
+        if outcome.promoted is not None:
+            from subluminal.core.engine.promoted import allowed_by
+
+            return allowed_by(outcome.promoted, self.policy)
         rule = outcome.access
         if rule is not None and rule.action != ALLOW:
             rule = None
@@ -237,6 +254,8 @@ class Engine:
         action = self._as_mode(refusal)
         severity = rule.severity if rule is not None else "warn"
         text = summary(refusal.reason_code, facts, message)
+        if rule is not None and "promoted" in rule.spec:
+            text = clip(f"{text} {rule.spec['promoted']['summary']}", 480)
         decision = Decision(action, facts["rule_id"], severity, refusal.reason_code, text, policy=self.policy)
         if action == THROTTLE:
             wait = facts.get("backoff_ms") or DEFAULT_BACKOFF_MS

@@ -131,10 +131,17 @@ def _why_and_next(reason_code: str, facts: dict[str, Any]) -> tuple[str, str] | 
         why = f"a rule cannot judge the arguments with certainty: {get('why') or 'their meaning is not plain'}"
         return why, "Say the same in a plainer form, or in several smaller calls"
     if reason_code == vocab.TOOL_NOT_LISTED:
-        why = "a rule asks for the tool's risk class, and its server has not listed the tool yet"
+        asked = "input schema" if get("rule_id") == "defaults.check_schemas" else "risk class"
+        why = f"a rule asks for the tool's {asked}, and its server has not listed the tool yet"
         return why, "List the server's tools (tools/list), then retry"
+    if reason_code == vocab.POLICY_OVERDUE:
+        return f"{get('why')}, so it cannot be judged", "Do not retry; tell the operator to look at `sub fleet status`"
+    if reason_code == vocab.FLEET_STOP:
+        return "it was stopped for the whole fleet", "Do not retry; wait until whoever stopped it lets it go on"
     if reason_code == vocab.TOOL_QUARANTINED:
         return "what its server says of it has changed, and nobody has approved the change", _APPROVE.format(**facts)
+    if reason_code == vocab.SCHEMA_MISMATCH:
+        return f"the arguments do not fit the tool's input schema: {get('why')}", "Correct that, then call again"
     if reason_code == vocab.LEGS_EXCEEDED:
         return f"one call may have {get('limit')} legs", "Stop answering its requests for input; begin a new call"
     if reason_code == vocab.AMBIGUOUS_MESSAGE:
@@ -155,12 +162,13 @@ _PLAIN_REQUEST = "Send it with a plain path, each parameter once, and a body of 
 _PLAINER = "Make the call again with plain arguments, each named once"
 # A path that lets a call through counts only if every reading of it lies within: some servers take `~` for a name.
 _WRITE_OUT = "Write the path out in full, without ~ or a variable; otherwise do not retry the call"
+_NOT_AGAIN = "Do not retry the same call"
 
 
 def _other_arguments(facts: dict[str, Any]) -> str:
     if facts.get("shorthand"):
         return _WRITE_OUT
-    return "Do not retry the same call; change the arguments or use another tool"
+    return f"{_NOT_AGAIN}; change the arguments or use another tool"
 
 
 def _scope(facts: dict[str, Any]) -> str:
@@ -183,7 +191,7 @@ def summary(reason_code: str, facts: dict[str, Any], message: str | None) -> str
         if not text.endswith((".", "!", "?")):
             text += "."
         if standard is None:
-            standard = ("", _WRITE_OUT if facts.get("shorthand") else "Do not retry the same call")
+            standard = ("", _WRITE_OUT if facts.get("shorthand") else _NOT_AGAIN)
         return clip(f"{text} {standard[1]}.", MAX_SUMMARY_CHARS)
     if standard is None:
         standard = (facts.get("terms") or "policy does not permit this call", _other_arguments(facts))
@@ -194,6 +202,7 @@ _HINT_KINDS = {vocab.BUDGET_EXCEEDED: "BUDGET", vocab.RATE_LIMITED: "RATE"}
 _OTHER = frozenset((
     vocab.DUPLICATE_CALL, vocab.BREAKER_ERRORS, vocab.BREAKER_LATENCY, vocab.BREAKER_REPEAT, vocab.EVALUATION_ERROR,
     vocab.UNINSPECTED_ARGS, vocab.UNJUDGED_ARGS, vocab.TOOL_NOT_LISTED, vocab.LEGS_EXCEEDED,
+    vocab.POLICY_OVERDUE,
 ))  # fmt: skip
 
 
@@ -212,6 +221,8 @@ def make_hint(
     if standard is None and facts.get("terms"):
         standard = (facts["terms"], _other_arguments(facts))
     advice = standard[1] if standard else _other_arguments(facts)
+    if standard is None and message and hint_text and not facts.get("shorthand"):
+        advice = _NOT_AGAIN  # the rule's own words say the rest, and the summary says this already
     advice += "."
     if hint_text:
         text = fill(hint_text, facts)

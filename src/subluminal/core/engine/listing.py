@@ -3,6 +3,8 @@ left out of the list that a client gets.
 
 `defaults.changed_tools: quarantine` is a rule that stands before all others: a tool that has changed is denied. So it
 is judged, explained and recorded like any other rule, and what was never listed cannot be judged by it.
+`defaults.check_schemas` is one that stands behind all others (`schemas`), and that a fleet's policy is overdue one that
+stands before them (`overdue`).
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from subluminal.core.engine.bundle import Engine
 
 QUARANTINE_RULE = "defaults.changed_tools"
+SCHEMA_RULE = "defaults.check_schemas"
+OVERDUE_RULE = "fleet.max_offline"
 # The user's own words mean the repository's approvals too: those do not count for the user.
 _MEANT = {CHANGED: CHANGED_FOR_USER, UNPINNED: UNPINNED_BY_USER}
 _QUARANTINE = {
@@ -42,6 +46,13 @@ def rules_of(snapshot: dict[str, Any], of_repository: bool) -> list[dict[str, An
     rules: list[dict[str, Any]] = snapshot.get("rules") or []
     if (snapshot.get("defaults") or {}).get("changed_tools") == "quarantine":
         rules = [_QUARANTINE, *rules]
+    which = (snapshot.get("defaults") or {}).get("check_schemas") or "none"
+    if which != "none":
+        effect = {"schema": {"which": which}}
+        rules = [*rules, {"rule_id": SCHEMA_RULE, "kind": "schema", "severity": "warn", "effect": effect}]
+    if snapshot.get("overdue"):
+        effect = {"overdue": {"why": snapshot["overdue"]}}
+        rules = [{"rule_id": OVERDUE_RULE, "kind": "overdue", "severity": "warn", "effect": effect}, *rules]
     if of_repository or not any(_MEANT.keys() & _asked(rule) for rule in rules):
         return rules
     return [{**rule, "match": _widened(rule.get("match") or {})} for rule in rules]
@@ -63,9 +74,12 @@ def _asked(rule: dict[str, Any]) -> set[str]:
 
 
 class Listing:
-    """Of all bundles that apply. `wanted`: the classes that some rule asks for; `warns`: a change is to be told."""
+    """Of all bundles that apply. `wanted`: the classes that some rule asks for; `warns`: a change is to be told.
 
-    __slots__ = ("_engines", "edits", "guards", "wanted", "warns")
+    `checks`: arguments are held against input schemas.
+    """
+
+    __slots__ = ("_engines", "checks", "edits", "guards", "wanted", "warns")
 
     def __init__(self, engines: list[Engine]) -> None:
         asked = [word for engine in engines for rule in engine.rules for word in _asked(rule.spec)]
@@ -78,6 +92,7 @@ class Listing:
         self.guards = any(engine.changed_tools == "quarantine" for engine in enforcing)
         self._engines = [each for each in enforcing if each.changed_tools == "quarantine" or each.hides_denied]
         self.edits = bool(self._engines)
+        self.checks = any(engine.checks_schemas for engine in engines)
 
     def hides(self, call: ToolCall) -> bool:
         return any(_hides(engine, call) for engine in self._engines)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _SENTINEL = 0
 _SET_MEMORY = 16 << 20
 PATTERN_MEMORY = 1 << 18
+# Answers that a matcher keeps: names come from outside, so neither their number nor their length may grow.
+MAX_KNOWN, MAX_KNOWN_CHARS = 64, 200
 
 _LITERAL_PUNCTUATION = frozenset("_-/:@ ~,;=!#%&'\"<>")
 _ESCAPABLE = frozenset(".-/_:+*?()[]{}|^$\\@ ")
@@ -140,17 +142,23 @@ def re2_options(memory: int) -> Any:
 
 
 class NameMatch:
-    """`server_name` or `tool_name` of a rule: any of the globs or regexes."""
+    """`server_name` or `tool_name` of a rule: any of the globs or regexes. An agent calls few tools, many times."""
 
-    __slots__ = ("patterns",)
+    __slots__ = ("_known", "patterns")
 
     def __init__(self, globs: Iterable[str], regexes: Iterable[str]) -> None:
+        self._known: dict[str, bool] = {}
         self.patterns = [glob_pattern(glob) for glob in globs]
         for regex in regexes:
             self.patterns += regex_patterns(regex)
 
     def __call__(self, name: str) -> bool:
-        return any(pattern.test(name) for pattern in self.patterns)
+        known = self._known.get(name)
+        if known is None:
+            known = any(pattern.test(name) for pattern in self.patterns)
+            if len(self._known) < MAX_KNOWN and len(name) <= MAX_KNOWN_CHARS:
+                self._known[name] = known
+        return known
 
 
 def name_match(spec: dict[str, Any] | None) -> NameMatch | None:

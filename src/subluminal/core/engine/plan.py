@@ -69,11 +69,12 @@ class Step:
     """One rule in a plan. `check_risk`: its risk_class depends on a tag that depends on the call.
 
     `certain`: nothing of a call keeps it from being applied.
+    `ask`: what is asked of the arguments, where nothing else may keep it from being applied.
     `unlisted`: it depends on what the tool's server has not said yet, so it can only be judged where a tag settles it.
     """
 
-    __slots__ = ("accumulator", "apply", "certain", "check_risk", "conditional", "decides_access", "keys", "rule",
-        "unlisted")  # fmt: skip
+    __slots__ = ("accumulator", "apply", "ask", "certain", "check_risk", "conditional", "decides_access", "keys",
+        "rule", "unlisted")  # fmt: skip
 
     def __init__(self, rule: Rule, check_risk: bool, unlisted: bool, keys: Any) -> None:
         self.rule = rule
@@ -81,6 +82,8 @@ class Step:
         self.apply = _apply_if_tagged(rule) if unlisted else rule.apply
         self.check_risk = check_risk and not unlisted
         self.conditional = rule.conditional
+        plainly = rule.args is not None and rule.hours is None and rule.applies is None
+        self.ask = rule.args.ask if plainly and rule.args is not None else None
         self.decides_access = isinstance(rule, AccessRule)
         self.certain = not (self.check_risk or self.conditional or self.decides_access)
         self.accumulator = rule if isinstance(rule, Accumulator) else None
@@ -99,7 +102,7 @@ def _apply_if_tagged(rule: Rule) -> Callable[[Judgement, Outcome, Any], Refusal 
 class Plan:
     """The steps for one tool. `tags` holds from the start; `tagged` is what the policy itself added to it."""
 
-    __slots__ = ("_asked", "_guarded", "_index", "access", "stateful", "steps", "tagged", "tags", "wide")
+    __slots__ = ("_asked", "_guarded", "_index", "access", "indexed", "stateful", "steps", "tagged", "tags", "wide")
 
     def __init__(
         self, steps: list[Step], access: AccessRule | None, tags: frozenset[str], tagged: frozenset[str]
@@ -110,20 +113,22 @@ class Plan:
         self.tagged = tagged
         self.stateful = any(step.accumulator is not None for step in steps)
         self.wide = any(step.accumulator is not None and step.accumulator.wide for step in steps)
+        self.indexed = False
         self._index: RuleIndex | None = None
         self._guarded: list[Step] = []
         self._asked: list[Step] = []
 
     def index(self, index: RuleIndex, guarded: list[Step], asked: list[Step]) -> None:
         """`asked`: the steps that the index knows nothing of."""
+        self.indexed = True
         self._index, self._guarded, self._asked = index, guarded, asked
 
-    def steps_for(self, judgement: Judgement) -> list[Step]:
-        """Those of the steps, in order, that may match this call or may not be judged."""
-        if self._index is None:
-            return self.steps
+    def found_for(self, judgement: Judgement) -> list[Step]:
+        """Of a plan with an index: those of the steps, in order, that may match this call or may not be judged."""
+        index = self._index
+        assert index is not None
         try:
-            found = self._index.find(judgement.held or judgement.args())
+            found = index.find(judgement.held or judgement.args())
         except Exception:  # of arguments that cannot be had or read, each rule says so itself
             return self.steps
         if not found:

@@ -51,6 +51,7 @@ class Judgement(Struct, eq=False, gc=False):
     always: list[Op] = []  # applied whatever is decided: an attempt counts
     trips: list[Trip] = []
     held: dict[str, Any] = {}  # the arguments, once they were asked for
+    checked: dict[int, Any] = {}  # what `SchemaRule`s have found, by their place in memory
 
     def args(self) -> dict[str, Any]:
         read = self.read_args
@@ -93,6 +94,7 @@ class Outcome(Struct, eq=False, gc=False):
     refusal: Refusal | None = None
     access: AccessRule | None = None
     failed: Refusal | None = None  # a rule that could not be evaluated and was passed over
+    promoted: Rule | None = None  # a person has put it in or raised it for this run, and it lets the call through
     if_allowed: list[Op] = []  # applied only if the call goes through
     watch: Watch = []
 

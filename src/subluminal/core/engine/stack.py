@@ -30,13 +30,14 @@ from subluminal.core.engine.state import LocalState, StateDamaged, StateUnavaila
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from subluminal.contracts.toolcall import ToolCall
     from subluminal.core.engine.claims import Claim
     from subluminal.core.engine.listing import Listing
     from subluminal.core.engine.rules import Trip, Watch
+    from subluminal.core.engine.schemas import SchemaJudge
     from subluminal.core.engine.state import Op, State
 
 
@@ -59,7 +60,7 @@ class Verdict(Struct, eq=False, gc=False):
 class _Plans:
     """The plans of all bundles for one tool, and what of the verdict they already settle."""
 
-    __slots__ = ("pairs", "settled", "stateful", "tags", "tags_vary", "wide")
+    __slots__ = ("checks", "pairs", "settled", "stateful", "tags", "tags_vary", "wide")
 
     def __init__(self, pairs: list[tuple[Engine, Plan]], risk: frozenset[str] | None) -> None:
         self.pairs = pairs
@@ -67,6 +68,8 @@ class _Plans:
         self.wide = any(plan.wide for _, plan in pairs)
         self.tags = sorted((risk or frozenset()).union(*(plan.tags for _, plan in pairs)))
         self.tags_vary = any(isinstance(step.rule, TagRule) for _, plan in pairs for step in plan.steps)
+        # Asked before the run's state is taken: a schema may cost what no other process of the run should wait for.
+        self.checks: list[Any] = [engine.rules[-1] for engine, _ in pairs if engine.checks_schemas]
         # No rule to look at and nothing refused: the decision is the same for every call.
         self.settled: Decision | None = None
 
@@ -84,6 +87,8 @@ class Stack:
         self.policies = [engine.policy for engine in self.engines] or [NO_POLICY]
         self.mode = max((engine.mode for engine in self.engines), key=MODES.index, default="observe")
         self.wide = any(engine.wide for engine in self.engines)
+        # An allowed call is to be told of, and not only by the first bundle.
+        self._tells = any(engine.promoted or engine.overdue for engine in self.engines)
         self._plans = Cache(MAX_PLANS)
         self._listing: Listing | None = None
 
@@ -95,6 +100,12 @@ class Stack:
 
             self._listing = Listing(self.engines)
         return self._listing
+
+    def judge_schemas_by(self, judges: Mapping[str, SchemaJudge]) -> None:
+        """Who says, for each server, whether arguments fit the input schema of their tool."""
+        for engine in self.engines:
+            if engine.checks_schemas:
+                engine.rules[-1].judges = judges  # type: ignore[attr-defined]  # it stands behind all others
 
     def prepare(self, call: ToolCall) -> None:
         """Work out the plan of a tool ahead of its first call, while there is time."""
@@ -109,12 +120,16 @@ class Stack:
         wall_ms: int,
         mono_ms: int,
         trace: list[dict[str, Any]] | None = None,
+        held: dict[str, Any] | None = None,
     ) -> Verdict:
-        """Decide one call. `args()` gives None when the arguments were not inspected, or raises CanonicalError."""
+        """Decide one call. `args()` gives None when the arguments were not inspected, or raises CanonicalError.
+
+        `held`: what `args()` would give, where it is at hand.
+        """
         key = (call.tool_name, call.server_name, call.risk_classes)
         plans: _Plans = self._plans.hot.get(key) or self._plans_for(call)
         counted = call.continues is not None or call.definition
-        judgement = Judgement(call, args, args_hash, wall_ms, mono_ms, state, 0, counted)
+        judgement = Judgement(call, args, args_hash, wall_ms, mono_ms, state, 0, counted, [], [], held or {})
         if call.ambiguous is not None:
             seq = state.next_seq()
             if state.stopped:
@@ -162,6 +177,8 @@ class Stack:
         stateful, seq = plans.stateful, 0
         outcomes: list[Outcome] = []
         refused = False
+        for rule in plans.checks:
+            rule.look(judgement)
         try:
             if stateful:
                 state.begin(plans.wide)
@@ -183,7 +200,11 @@ class Stack:
                         _bound_legs(outcome, judgement.call.leg)
                     if outcome.refusal is not None:
                         refused = True
-                watch = self._gather(outcomes, refused, judgement, claim)
+                if refused or claim is not None or len(outcomes) != 1:
+                    watch = self._gather(outcomes, refused, judgement, claim)
+                else:
+                    judgement.always += outcome.if_allowed
+                    watch = outcome.watch or None
             except BaseException:
                 if stateful:
                     state.abandon()
@@ -196,7 +217,7 @@ class Stack:
             seq = state.next_seq()
             if state.stopped:
                 return self._terminated(state, judgement, plans, seq)
-        if refused or not outcomes:
+        if refused or self._tells or not outcomes:
             decision = self._decide(outcomes, judgement)
         else:
             decision = outcomes[0].engine.allow(outcomes[0])
@@ -299,7 +320,9 @@ class Stack:
             if outcome.refusal is not None:
                 break
         else:
-            return outcomes[0].engine.allow(outcomes[0])
+            telling = (each for each in outcomes if each.promoted is not None or each.engine.overdue)
+            spoken = next(telling, outcomes[0])
+            return spoken.engine.allow(spoken)
         winner = _strictest(outcomes, judgement.call)
         decision = winner.engine.decision(winner, judgement)
         if decision.action != ALLOW or len(outcomes) == 1:

@@ -12,6 +12,7 @@ from subluminal.contracts.vocabulary import TOOL_NOT_LISTED, UNINSPECTED_ARGS
 from subluminal.core.engine.conditions import Condition, hour_of
 from subluminal.core.engine.faults import Unavailable
 from subluminal.core.engine.hints import clip
+from subluminal.core.engine.listing import SCHEMA_RULE
 from subluminal.core.engine.matchers import args_match
 from subluminal.core.engine.predicates import ABSENT, predicates
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 NO_MATCH = "arguments or time do not match"
 EXCEPTED = "excepted by unless"
+FITS = "the arguments fit the input schema, or none is at hand"
 RISK_CLASS_DIFFERS = "risk_class does not match"
 MAX_VALUE_CHARS = 200
 _NOT_KNOWN = {
@@ -59,6 +61,8 @@ class Tracer:
         rule = step.rule
         if why == NO_MATCH and rule.applies is not None and rule.applies.excepted(judgement, outcome):
             why = EXCEPTED
+        elif why == NO_MATCH and rule.rule_id == SCHEMA_RULE:
+            why = FITS
         record: dict[str, Any] = {
             "policy_id": engine.policy.policy_id,
             "rule_id": rule.rule_id,

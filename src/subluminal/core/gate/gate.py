@@ -31,7 +31,7 @@ from subluminal.contracts.vocabulary import (
 from subluminal.core.emit.emitter import Emitter
 from subluminal.core.gate.masking import Masking
 from subluminal.core.gate.record import CallRecord
-from subluminal.core.redact.preview import preview
+from subluminal.core.redact.preview import previewer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,8 +40,10 @@ if TYPE_CHECKING:
     from subluminal.contracts.decision import PolicyRef
     from subluminal.contracts.identity import Identity, Source
     from subluminal.core.engine.listing import Listing
+    from subluminal.core.engine.schemas import SchemaJudge
     from subluminal.core.engine.stack import Stack
     from subluminal.core.engine.state import State
+    from subluminal.core.gate.results import Results
     from subluminal.core.redact.redactor import Redactor
 
 # Faults of the arguments that let two parsers read different values. Any other fault (too deep, a number too long)
@@ -67,14 +69,20 @@ class Gate:
         self.source = source
         self.stack = stack
         self.state = state
+        # Who judges arguments by input schemas, by server, for policies that ask for it.
+        self.schemas: dict[str, SchemaJudge] = {}
+        stack.judge_schemas_by(self.schemas)
         self.masking = Masking(redactor)
         self._redactor = redactor
-        self._max_preview_bytes = max_preview_bytes
+        self._preview = previewer(max_preview_bytes, redactor)
         self.emitter = Emitter(identity, source)
         self.outbox: list[str] = []
+        self.results: Results | None = None  # where results are kept whole; see `core.gate.results`
         self.counts = Counts()
         self._call_prefix = source.shim_id + "-"
         self._refuse_all: str | None = None
+        self._refused_server: tuple[str, str, str] | None = None  # its name, reason code and reason
+        self._refuses_others = False
         self._opened_mono_ms: int | None = None
         self._closed = False
 
@@ -119,14 +127,25 @@ class Gate:
 
     # -- policy -----------------------------------------------------------------------------------------------
 
-    def use_policies(self, stack: Stack, origin: str, wall_ms: int) -> None:
+    def use_stack(self, stack: Stack) -> None:
         self.stack = stack
-        self._refuse_all = None
+        stack.judge_schemas_by(self.schemas)
+
+    def use_policies(self, stack: Stack, origin: str, wall_ms: int) -> None:
+        self.use_stack(stack)
+        self._refuse_all = None if self._refused_server is None else self._refused_server[2]
+        self._refuses_others = False
         self.policy_note(stack.policies[0], True, origin, None, wall_ms)
 
     def refuse_all(self, reason: str) -> None:
         """No policy could be loaded: that is never "no policy". Every call is refused until one loads."""
         self._refuse_all = reason
+        self._refuses_others = True
+
+    def refuse_server(self, server_name: str, reason_code: str, reason: str) -> None:
+        """Whatever policies say: nothing of this server is to be carried out here. All others are judged."""
+        self._refused_server = (server_name, reason_code, reason)
+        self._refuse_all = self._refuse_all or reason
 
     def policy_note(self, policy: PolicyRef, ok: bool, origin: str, error: str | None, wall_ms: int) -> None:
         self.outbox.append(self.emitter.policy_loaded(wall_ms, policy, ok, origin, error))
@@ -158,6 +177,10 @@ class Gate:
         """What a server says that was not known; `seen` is masked, but for names."""
         self.outbox.append(self.emitter.tools_seen(wall_ms, self.masking.value(seen)))
 
+    def promote_note(self, promote: dict[str, Any], wall_ms: int) -> None:
+        """A person has changed what becomes of a call; masked, but for names."""
+        self.outbox.append(self.emitter.promote(wall_ms, self.masking.value(promote)))
+
     @property
     def listing(self) -> Listing:
         """What the policies in force make of a list of tools."""
@@ -176,17 +199,17 @@ class Gate:
     # -- a call -----------------------------------------------------------------------------------------------
 
     def judge(self, call: ToolCall, wall_ms: int, mono_ms: int) -> CallRecord:
-        counts, masking = self.counts, self.masking
-        counts.total += 1
-        record = CallRecord(call, self._call_prefix + str(counts.total), mono_ms)
+        counts, masking, name = self.counts, self.masking, call.tool_name
+        counts.total = number = counts.total + 1
+        record = CallRecord(call, f"{self._call_prefix}{number}", mono_ms)
         self._decide(record, call, wall_ms, mono_ms)
         if record.decision.action == ALLOW:
             counts.allowed += 1
         else:
             counts.decided(record.decision.action)
         # From here on the call is only written down.
-        shown = masking.names.get(call.tool_name) or masking.name(call.tool_name)
-        if shown is not call.tool_name:
+        shown = masking.names.get(name) or masking.name(name)
+        if shown is not name:
             call.tool_name = shown
         if call.call_context:
             call.call_context = masking.value(call.call_context)
@@ -216,14 +239,28 @@ class Gate:
                 elif call.ambiguous is None:
                     call.ambiguous = "arguments: " + fault.kind
         if self._refuse_all is not None and self.state.terminated is None:
-            self._refuse(record, POLICY_INVALID, self._refuse_all)
-            return
+            if self._refuses_others or self._refused_server is None:
+                self._refuse(record, POLICY_INVALID, self._refuse_all)
+                return
+            if call.server_name == self._refused_server[0]:
+                self._refuse(record, *self._refused_server[1:])
+                return
         if call.too_large is not None and self.state.terminated is None:
             summary = f"{call.tool_name} on {call.server_name} was refused: its message is {call.too_large}."
             self._refuse(record, MESSAGE_TOO_LARGE, f"{summary} Send less at once, or a reference instead of content.")
             return
         try:
-            verdict = self.stack.judge(call, record.read_args, record.read_args_hash, self.state, wall_ms, mono_ms)
+            value = record.value
+            verdict = self.stack.judge(
+                call,
+                record.read_args,
+                record.read_args_hash,
+                self.state,
+                wall_ms,
+                mono_ms,
+                None,
+                value if value.__class__ is dict else None,
+            )
         except Exception as fault:  # a fault of ours must not take the tool down: `decision_on_error` says what holds
             verdict = self.stack.judge_after_fault(call, self.state, type(fault).__name__, wall_ms, mono_ms)
         record.seq = verdict.seq
@@ -245,23 +282,23 @@ class Gate:
             return
         record.announced = True
         call = record.call
-        args_hash = record.args_hash or record.read_args_hash()
-        emitter = self.emitter
-        record.ref = emitter.call_ref(record.call_id, call, args_hash)
-        self.outbox.append(
-            emitter.tool_call_start(
-                wall_ms,
-                call,
-                record.call_id,
-                args_hash,
-                record.seq,
-                preview(call.args_raw, self._max_preview_bytes, self._redactor),
-                record.tags,
-            )
+        line, record.ref = self.emitter.tool_call_start(
+            wall_ms,
+            call,
+            record.call_id,
+            record.args_hash or record.read_args_hash(),
+            record.seq,
+            self._preview(call.args_raw),
+            record.tags,
         )
+        self.outbox.append(line)
         # A call may be open for long, and many of them: what its end does not need goes.
         record.value = record.canonical = call.args_raw = None
-        self._announce_decision(record, wall_ms)
+        decision = record.decision
+        if decision.action != ALLOW or decision.would is not None or decision.hint is not None or record.trips:
+            self._announce_decision(record, wall_ms)
+        else:
+            self.outbox.append(self.emitter.tool_call_decision(wall_ms, record.ref, decision))
 
     def _announce_decision(self, record: CallRecord, wall_ms: int) -> None:
         emitter, outbox, decision = self.emitter, self.outbox, record.decision
@@ -297,6 +334,7 @@ class Gate:
             self.masking.error(error)
         if status != "OK":
             self.counts.ended(record.decision.action, status)
+        kept = None if self.results is None else self.results.keep(record, status, result_raw, bytes_out)
         self.outbox.append(
             self.emitter.tool_call_end(
                 wall_ms,
@@ -304,11 +342,12 @@ class Gate:
                 status,
                 latency_ms,
                 bytes_out,
-                preview(result_raw, self._max_preview_bytes, self._redactor),
+                self._preview(result_raw),
                 error,
                 result_stream_hash,
                 overhead_us,
                 record.waited_ms,
+                kept,
             )
         )
         if record.watch is not None:

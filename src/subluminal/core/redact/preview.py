@@ -8,8 +8,18 @@ The cut never falls inside a UTF-8 character, a JSON escape (`\u00e9`, `\"`, a p
 
 from __future__ import annotations
 
+import msgspec
+
 from subluminal.contracts.vocabulary import TRUNCATED
 from subluminal.core.redact.redactor import MARGIN, Redactor
+from subluminal.native.chosen import core
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    # The text as JSON (None: there is nothing to show), whether it was cut, and the kinds of secret masked in it.
+    Preview = tuple[str | None, bool, tuple[str, ...]]
 
 _MASK = b"[REDACTED:"
 # The longest name a mask can carry, for looking back from the edge.
@@ -44,6 +54,29 @@ def preview(raw: bytes | None, limit: int, redactor: Redactor) -> tuple[str | No
     if masked.isascii():
         return masked.decode("ascii"), truncated, flags
     return _readable(masked, limit, truncated, flags)
+
+
+_encode = msgspec.json.Encoder().encode  # two to six times as fast as `json` on long text
+
+
+def _quote_any(text: str) -> str:
+    return _encode(text).decode()
+
+
+_quote: Callable[[str], str] = _quote_any if core is None else core.bound("quote", _quote_any)
+
+
+def previewer(limit: int, redactor: Redactor) -> Callable[[bytes | None], Preview]:
+    """`preview` with this limit and this redactor, its text as JSON. C takes what is shown as it stands."""
+
+    def twin(raw: bytes | None) -> Preview:
+        text, truncated, flags = preview(raw, limit, redactor)
+        return None if text is None else _quote(text), truncated, flags
+
+    bound: Callable[[bytes | None], Preview] = (
+        twin if core is None else core.bound("preview", twin, limit, redactor, "only_shapes")
+    )
+    return bound
 
 
 def _readable(masked: bytes, limit: int, truncated: bool, flags: tuple[str, ...]) -> tuple[str, bool, tuple[str, ...]]:

@@ -49,7 +49,7 @@ class Redactor:
 
     __slots__ = (
         "_anchors", "_custom", "_custom_sources", "_decoder", "_escapable", "_forms", "_gate", "_given", "_hex",
-        "_hex_words", "_learned", "_learning", "_words", "refused",
+        "_hex_words", "_learned", "_learning", "_words", "only_shapes", "refused",
     )  # fmt: skip
 
     def __init__(self, secrets: Iterable[str | bytes] = (), patterns: Iterable[tuple[str, str]] = ()) -> None:
@@ -60,8 +60,9 @@ class Redactor:
         self._learned: list[bytes] = []
         self._learning = allocate_lock()
         self._gate: tuple[object, Any] = (None, None)  # the anchors that it was made of, and the pattern
-        self._look_for(self._given)
         self._custom_sources = [check_pattern(name, regex) for name, regex in patterns]
+        self.only_shapes = False  # it looks for shapes of credentials, and for nothing else
+        self._look_for(self._given)
         self._custom: list[tuple[str, Any]] | None = None
 
     def learn(self, *secrets: str) -> None:
@@ -129,6 +130,7 @@ class Redactor:
             from subluminal.core.redact.decoded import Decoder
 
             decoder = Decoder(values)
+        self.only_shapes = not forms and not self._custom_sources
         self._decoder = decoder
         self._forms: list[Form] = forms
         self._escapable: list[Form] = [form for form in forms if form.escapable]

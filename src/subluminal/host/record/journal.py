@@ -24,9 +24,14 @@ SUFFIX = ".jsonl"
 
 
 def journal_name(shim_id: str) -> str:
-    """The file name of a shim's journal. Ids are ours, but never trusted to be free of slashes and dots."""
+    """The file name of a shim's journal."""
+    return safe_name(shim_id) + SUFFIX
+
+
+def safe_name(shim_id: str) -> str:
+    """Ids are ours, but never trusted to be free of slashes and dots."""
     safe = "".join(c if c.isalnum() or c in "-_" else "_" for c in shim_id)
-    return (safe[:120] or "_") + SUFFIX
+    return safe[:120] or "_"
 
 
 def create_locked(path: str) -> int:

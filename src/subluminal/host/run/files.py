@@ -9,7 +9,7 @@ from zlib import crc32
 
 from subluminal.contracts.digest import sha256_hex
 from subluminal.host.files import read_private
-from subluminal.host.home import run_dir, run_state_file
+from subluminal.host.home import promotes_file, run_dir, run_state_file
 from subluminal.host.run.pages import (
     ALL,
     FILE_BYTES,
@@ -32,13 +32,18 @@ MAX_RUN_ID_BYTES = HEADER_CRC_AT - RUN_ID_AT - 2
 # A shim that lives keeps its run's file fresh, so this is how long all of a run's shims may be gone before its budgets
 # are forgotten. Long enough that an agent gains nothing by killing them and waiting.
 STALE_AFTER_SECONDS = 24 * 3600
-_WRITTEN_ONCE = (".root", ".id")
+_WRITTEN_ONCE = (".root", ".id", ".promotes")
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def state_path(run_id: str, directory: str | None = None, format: int = FORMAT) -> str:
     name = sha256_hex(run_id.encode("utf-8", "surrogatepass"))
     return run_state_file(name if format == 1 else f"{name}.{format}", directory)
+
+
+def promotes_path(run_id: str) -> str:
+    """What a person has changed for this run alone (`run.promotes`)."""
+    return promotes_file(sha256_hex(run_id.encode("utf-8", "surrogatepass")))
 
 
 def boot_id() -> int:
@@ -124,8 +129,8 @@ def keep_fresh(path: str) -> None:
 
 def _is_of_kept_run(name: str, path: str, names: set[str]) -> bool:
     """What was written once is needed for as long as the run's state is there, which its shims keep fresh."""
-    if name.endswith(".root"):
-        return f"{name[:-5]}.{FORMAT}.state" in names
+    if name.endswith((".root", ".promotes")):
+        return f"{name.partition('.')[0]}.{FORMAT}.state" in names
     if name.endswith(".id"):
         try:
             run_id = read_private(path, 64).decode("ascii", "replace")
@@ -145,7 +150,7 @@ def remove_stale(older_than_seconds: float = STALE_AFTER_SECONDS, directory: str
         return 0
     limit = time.time() - older_than_seconds
     for name in sorted(names, key=lambda name: name.endswith(_WRITTEN_ONCE)):  # after the states they belong to
-        if not name.endswith((".state", ".state.bad", ".new", ".tools", ".names", ".root", ".id")):
+        if not name.endswith((".state", ".state.bad", ".new", ".tools", ".names", ".root", ".id", ".promotes")):
             continue
         path = os.path.join(where, name)
         try:

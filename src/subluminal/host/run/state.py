@@ -45,8 +45,8 @@ class SharedState:
     """The state of one run, seen by this process. Same interface as `LocalState`."""
 
     __slots__ = (
-        "_boot", "_damage", "_flag", "_held", "_last_seq", "_new_boot", "_run_id", "_wide", "_wide_damaged",
-        "_wide_held", "_with_wide", "get", "missing", "path", "reason", "stopped", "table", "wide_ms",
+        "_boot", "_damage", "_flag", "_held", "_kept", "_last_seq", "_more", "_new_boot", "_run_id", "_wary", "_wide",
+        "_wide_damaged", "_wide_held", "_with_wide", "get", "missing", "path", "reason", "stopped", "table", "wide_ms",
     )  # fmt: skip
 
     def __init__(self, run_id: str, path: str, fd: int, damage: str | None) -> None:
@@ -62,6 +62,9 @@ class SharedState:
         self._boot = boot_id()
         self._last_seq = 0
         self._held = False  # the lock is ours already, taken by `try_lock`
+        self._more = 0  # calls that follow at once: so many times the lock is kept after a commit
+        self._kept = False  # it was: nobody has changed an entry since our last commit
+        self._wary = False  # what several calls did could not be written: the next must be, before anything is kept
         self.missing = self.table.lock  # what `try_lock` could not have
         self._wide: Table | None = None
         self._wide_held = False  # and that of the wide state
@@ -154,7 +157,9 @@ class SharedState:
         if self._damage is not None:
             raise StateDamaged(f"{_DAMAGED}: {self._damage}")
         try:
-            if self._held:
+            if self._kept:
+                self._kept = False
+            elif self._held:
                 self._held = False
                 table.begin(held=True)
             else:
@@ -169,6 +174,7 @@ class SharedState:
             try:
                 self._begin_wide()
             except BaseException:
+                self._publish()
                 flock(table.fd, LOCK_UN)
                 raise
             self._with_wide = True
@@ -198,10 +204,25 @@ class SharedState:
         """Publish the operations as a whole and let the others go on; with `count_call` take a call number."""
         if not ops or self._with_wide or self.stopped or ops[-1][0] == TERMINATE:
             return self._commit_unusual(ops, count_call)
+        if self._more:
+            return self._commit_and_keep(ops, count_call)
         try:
             self._last_seq = seq = self.table.commit(ops, count_call)
+            self._wary = False
         finally:
             flock(self.table.fd, LOCK_UN)
+        return seq if count_call else 0
+
+    def _commit_and_keep(self, ops: list[Op], count_call: bool) -> int:
+        """For a call that others follow at once: published with the last of them."""
+        try:
+            self._last_seq = seq = self.table.commit(ops, count_call, defer=True)
+        except BaseException:
+            self._more, self._wary = 0, True
+            flock(self.table.fd, LOCK_UN)
+            raise
+        self._more -= 1
+        self._kept = True
         return seq if count_call else 0
 
     def _commit_unusual(self, ops: list[Op], count_call: bool) -> int:
@@ -234,6 +255,7 @@ class SharedState:
             raise StateDamaged(f"{_WIDE_DAMAGED}: {damage}") from None
 
     def abandon(self) -> None:
+        self._publish()
         if self._with_wide:
             self._with_wide = False
             if self._wide is not None:
@@ -247,13 +269,14 @@ class SharedState:
         try:
             if self._damage is not None:
                 raise StateDamaged(self._damage)
-            held, self._held = self._held, False
+            held, self._held, self._kept = self._held or self._kept, False, False
             self._let_wide_go()
             table.begin(held)
             try:
                 self.stopped = table.stopped
                 self._last_seq = table.count()
             finally:
+                self._publish()
                 flock(table.fd, LOCK_UN)
         except StateUnavailable:
             self._ended()
@@ -287,6 +310,26 @@ class SharedState:
         if killed:
             self.table.kill()
 
+    # -- for callers that have several calls at hand ----------------------------------------------------------
+
+    def keep(self, calls: int) -> None:
+        """So many calls follow at once, and nothing of them goes anywhere before `let_go`: one lock and one store for
+        all.
+
+        A process that is killed before leaves nothing of them. Where they cannot be written, they were judged all the
+        same; every call after them is written by itself, and not judged by state that cannot be. A kill of the run from
+        outside is seen with the next lock.
+        """
+        if not self._wary:
+            self._more = calls - 1
+
+    def _publish(self) -> None:
+        if self.table.unpublished:
+            try:
+                self.table.publish()
+            except StateUnavailable:
+                self._wary = True
+
     # -- for callers that run a loop --------------------------------------------------------------------------
 
     def try_lock(self, wide: bool = False) -> bool:
@@ -313,10 +356,12 @@ class SharedState:
         return self._wide_held
 
     def let_go(self) -> None:
-        """What `try_lock` took and no `begin` has used."""
+        """What `try_lock` took, or was kept, and no `begin` has used."""
+        self._more = 0
         self._let_wide_go()
-        if self._held:
-            self._held = False
+        if self._held or self._kept:
+            self._publish()
+            self._held = self._kept = False
             flock(self.table.fd, LOCK_UN)
 
     def _let_wide_go(self) -> None:

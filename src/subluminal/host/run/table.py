@@ -48,6 +48,7 @@ from subluminal.host.run.pages import (
     PACKERS,
     PAGE,
     PAGE_ROOM,
+    READERS,
     RING,
     RINGS,
     SELDOM,
@@ -91,6 +92,9 @@ _VERSIONS_AT = (_TABLE_OFFSET + VERSION_AT, _TABLE_OFFSET + TABLE_ROOM + VERSION
 _SIGHTS = [
     struct.Struct(f"<{WORDS.size}s{at - WORDS.size}xQ{PAGE - at - VERSION.size}x").unpack for at in _VERSIONS_AT[::-1]
 ]
+_versions = struct.Struct(
+    f"<{_VERSIONS_AT[0]}xQ{TABLE_ROOM - VERSION.size}xQ{PAGE - _VERSIONS_AT[1] - VERSION.size}x"
+).unpack
 _put_front, _pack_crc, _join = FRONT.pack_into, CRC.pack, b"".join
 # Pools whose keys are made of arguments: as many as there are calls.
 _OF_ARGUMENTS = (MARK, WINDOW)
@@ -110,9 +114,10 @@ class Table:
     """
 
     __slots__ = (
-        "_all_known", "_copies", "_guesses", "_image", "_loaded", "_places", "_salt", "_seldom", "_tail", "_tail_crc",
-        "_values", "_version", "_words", "_writers", "_written", "boot", "calls", "changed", "fd", "killed", "lock",
-        "mono_at", "plain_calls", "rings", "stopped", "terminated", "wait", "wide_at",
+        "_all_known", "_copies", "_guesses", "_heads", "_image", "_kept", "_loaded", "_places", "_salt", "_seldom",
+        "_steady", "_tail", "_tail_crc", "_values", "_version", "_words", "_writers", "_written", "boot", "calls",
+        "changed", "fd", "killed", "lock", "mono_at", "plain_calls", "rings", "stopped", "terminated", "unpublished",
+        "wait", "wide_at",
     )  # fmt: skip
 
     def __init__(self, fd: int, salt: int) -> None:
@@ -121,6 +126,7 @@ class Table:
         self.lock = QueuedLock(fd)
         self._salt = salt
         self._version = self._loaded = -1
+        self._steady = False  # the table that was loaded last was as long as the one before
         self._words = b""  # as they were read
         self._seldom = b""
         self._image = bytearray(FRONT_BYTES)
@@ -130,11 +136,14 @@ class Table:
         self._values: dict[bytes, tuple[int, ...] | None] = {}
         self._places: dict[bytes, int] = {}  # where a key stands in this image
         self._writers: dict[bytes, Callable[..., None]] = {}  # of keys that were written before: puts values there
-        self._guesses: dict[bytes, int] = {}  # where it stood in an earlier one
+        self._kept: dict[bytes, int] = {}  # where those stand, in every image that has these
+        self._heads: list[bytes] = []  # heads in the same places
+        self._guesses: dict[bytes, int] = {}  # where a key stood in an earlier image
         self._all_known = False  # every key of the image is in `_places`, every key of the tail in `_values`
         self._written = self._copies = 0  # pages of names that were ever written, and their second copies, as bits
         self.rings = [Ring(fd, pool, salt, self.write_at) for pool in range(len(RINGS))]
         self.changed = False  # something that not every call changes
+        self.unpublished = False  # what was committed is not in the file yet
         self.calls = self.killed = self.terminated = 0
         self.stopped = False  # killed or terminated
         self.plain_calls = -1  # not read yet
@@ -191,18 +200,18 @@ class Table:
         """What others did."""
         if len(raw) < PAGE:
             raise StateDamaged(_SHORT)
-        calls, not_calls, killed, not_killed = WORDS.unpack_from(raw)
-        # A complement that is one behind is a word that was about to be written.
-        if not (0 <= calls - (not_calls ^ ALL) <= 1 and 0 <= killed - (not_killed ^ ALL) <= 1):
-            raise StateDamaged("its first words are not what was written")
-        self._words = raw[: WORDS.size]
-        self.plain_calls = calls
-        self.killed = killed
-        one, two = (VERSION.unpack_from(raw, at)[0] for at in _VERSIONS_AT)
+        words = raw[: WORDS.size]
+        if words != self._words:
+            calls, not_calls, killed, not_killed = WORDS.unpack(words)
+            # A complement that is one behind is a word that was about to be written.
+            if not (0 <= calls - (not_calls ^ ALL) <= 1 and 0 <= killed - (not_killed ^ ALL) <= 1):
+                raise StateDamaged("its first words are not what was written")
+            self._words, self.plain_calls, self.killed = words, calls, killed
+        one, two = _versions(raw)
         newest = two if two > one else one
         if newest != self._version and not self._load(raw, newest == two) and not self._load(raw, newest != two):
             raise StateDamaged("neither copy of its table is whole")
-        self.stopped = bool(killed or self.terminated)
+        self.stopped = bool(self.killed or self.terminated)
 
     def _load(self, raw: bytes, copy: int) -> bool:
         """Take over one copy, if it is whole."""
@@ -213,26 +222,41 @@ class Table:
             return False
         seldom = raw[at + CRC.size : start]
         end = start + min(length, _ROOM)
-        image = bytearray(raw[start:end])
+        image, tail, known = raw[start:end], raw[end : end + tail_length], self._tail
         if length > _ROOM:
             image += os.pread(self.fd, length - _ROOM, EXTENTS_AT + copy * EXTENT_BYTES)
-        tail = bytearray(raw[end : end + tail_length])
-        tail_crc = crc32(tail, crc32(seldom, self._salt))
+        if seldom == self._seldom and tail.startswith(known):
+            tail_crc = crc32(tail[len(known) :], self._tail_crc) if tail else self._tail_crc
+        else:
+            tail_crc = crc32(tail, crc32(seldom, self._salt))
         if (len(image), len(tail), crc32(image, tail_crc)) != (length, tail_length, CRC.unpack_from(raw, at)[0]):
             return False
         self._version = self._loaded = version
         self.calls = calls
         if seldom != self._seldom:
             self._take_seldom(seldom)
-        self._image, self._tail, self._tail_crc = image, tail, tail_crc
-        self._writers.clear()
+        if tail != known:
+            self._tail = bytearray(tail)
+        self._tail_crc = tail_crc
         self._values.clear()
-        self._guesses = self._places.copy()
-        self._places.clear()
+        self._guesses = self._places
+        self._steady = length == len(self._image)
+        if self._steady and all(map(image.startswith, self._heads, self._kept.values())):
+            self._image[:] = image
+        else:
+            self._image = bytearray(image)
+            self._drop_writers()
+        self._places = self._kept.copy()
         self._all_known = length == FRONT_BYTES and not tail
         if length > 4 * TABLE_ROOM:  # too long to search for each of its keys
             self._find_all()
         return True
+
+    def _drop_writers(self) -> None:
+        """Entries do not stand where they stood."""
+        self._writers.clear()
+        self._kept.clear()
+        self._heads.clear()
 
     def _take_seldom(self, seldom: bytes) -> None:
         self._seldom = seldom
@@ -244,7 +268,7 @@ class Table:
 
     def _find_all(self) -> None:
         places, image, at = self._places, self._image, FRONT_BYTES
-        self._writers.clear()
+        self._drop_writers()
         places.clear()
         while at < len(image):
             places[bytes(image[at : at + KEY_BYTES])] = at
@@ -267,9 +291,12 @@ class Table:
         if key in seen:
             return seen[key]
         values: tuple[int, ...] | None = None
-        at = self._places.get(key, -1) if self._all_known else self._find(key)
+        at = self._places.get(key, -1)
+        if at < 0 and not self._all_known:
+            at = self._find(key)
         if at >= 0:
-            values = entry_values(self._image, at)
+            image = self._image
+            values = READERS[image[at + COUNT_AT]](image, at + ENTRY_BYTES)
         elif not self._all_known and (at := self._tail.find(key)) >= 0:
             values = entry_values(self._tail, at)
         else:
@@ -291,8 +318,8 @@ class Table:
 
     # -- writing ----------------------------------------------------------------------------------------------
 
-    def commit(self, ops: list[Op], calls: int = 0) -> int:
-        """Publish all of it at once; the number of calls. The lock stays."""
+    def commit(self, ops: list[Op], calls: int = 0, defer: bool = False) -> int:
+        """Publish all of it at once; the number of calls. The lock stays. `defer`: `publish` follows, under it."""
         image, tail, writers, seen = self._image, self._tail, self._writers, self._values
         try:
             for pool, key, values in ops:
@@ -314,13 +341,16 @@ class Table:
                     continue
                 self._put(pool, key, values)
             length, tail_length = len(image), len(tail)
+            self.calls = calls = self.calls + calls
             if length + tail_length > _ROOM:
                 self._make_room(ops)
                 length, tail_length = len(image), 0
+            elif defer:
+                self.unpublished = True
+                return calls + self.plain_calls
             if self.changed:
                 self._change_seldom()
             version = self._version + 1
-            self.calls = calls = self.calls + calls
             _put_front(image, 0, length, tail_length, version, calls)
             whole = _join((_pack_crc(crc32(image, self._tail_crc)), self._seldom, image, tail))
             if length > _ROOM:
@@ -328,13 +358,20 @@ class Table:
             if os.pwrite(self.fd, whole, _COPIES_AT[version & 1]) != len(whole):
                 self.write_at(whole, _COPIES_AT[version & 1])
             self._version = version
+            self.unpublished = False
             return calls + self.plain_calls
         except BaseException as fault:
             self._version = -1  # what is in memory is not what stands in the file
             self._seldom = b""
+            self.unpublished = False
             for ring in self.rings:
                 ring.reset()
             raise _cannot_write(fault) from None
+
+    def publish(self) -> None:
+        """What was deferred. A process that is killed before this leaves nothing of it."""
+        if self.unpublished:
+            self.commit([])
 
     def _put(self, pool: int, key: bytes, values: Any) -> None:
         """Change an entry that was not looked at, or not written before, or whose length changes; or add one."""
@@ -344,9 +381,11 @@ class Table:
         image, at, count = self._image, self._find(key), len(values)
         if at >= 0 and image[at + COUNT_AT] == count:
             WRITERS[count](image, at + ENTRY_BYTES, *values)
-            # Not where the image was just read: the next one is likely to be read as well.
-            if pool < MARK and count == _USUAL and self._version != self._loaded:
+            # Not where tables come and go in which everything has moved.
+            if pool < MARK and count == _USUAL and (self._steady or self._version != self._loaded):
                 self._writers[key] = partial(WRITERS[count], image, at + ENTRY_BYTES)
+                self._kept[key] = at
+                self._heads.append(bytes(image[at : at + ENTRY_BYTES]))
         elif at < 0 and pool in _OF_ARGUMENTS and self.get(pool, key) is None:
             raw = pack_entry(pool, key, values)
             self._tail += raw
@@ -456,7 +495,7 @@ class Table:
                 names.append(key)
         moved[pool] = moved.get(pool, b"") + b"".join(goes)
         image[FRONT_BYTES:] = b"".join(stays)
-        self._writers.clear()
+        self._drop_writers()
         self._places.clear()
         self._places.update(zip(names, accumulate(map(len, stays), initial=FRONT_BYTES), strict=False))
 

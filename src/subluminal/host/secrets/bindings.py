@@ -28,9 +28,9 @@ BINDINGS_VARIABLE = "SUB_SECRET_BINDINGS"
 # Everything that steers or identifies a shim. An agent that a tool server starts still belongs to the run: its shims
 # find it through their ancestors. Other names that happen to begin with SUB_ are not ours to take.
 CONTROL_VARIABLES = frozenset((
-    *IDENTITY_VARIABLES, "SUB_AUDIT", "SUB_EVENTS", "SUB_HOME", "SUB_LEDGER_IDLE_S", "SUB_MAX_INSPECT_BYTES",
-    "SUB_MAX_MESSAGE_BYTES", "SUB_MAX_PREVIEW_BYTES", "SUB_POLICY", "SUB_POLICY_JSON", "SUB_REFUSAL_STYLE",
-    "SUB_TIMEOUT_MS", "SUB_WORKLOAD",
+    *IDENTITY_VARIABLES, "SUB_AUDIT", "SUB_CORE", "SUB_EVENTS", "SUB_HOME", "SUB_LEDGER_IDLE_S",
+    "SUB_MAX_INSPECT_BYTES", "SUB_MAX_MESSAGE_BYTES", "SUB_MAX_PREVIEW_BYTES", "SUB_POLICY", "SUB_POLICY_JSON",
+    "SUB_REFUSAL_STYLE", "SUB_TIMEOUT_MS", "SUB_WORKLOAD",
 ))  # fmt: skip
 # What any program may rely on; an env_allowlist adds to these.
 ALWAYS_PASSED = frozenset((

@@ -12,7 +12,7 @@ from subluminal.ledger.daemon.connections import Connection
 from subluminal.ledger.daemon.live import Follower, follow_request
 from subluminal.ledger.store.lines import newest_arrival
 from subluminal.ledger.store.policies import is_snapshot
-from subluminal.ledger.store.prune import prune
+from subluminal.ledger.store.prune import Shipped, prune
 from subluminal.ledger.store.writer import Store
 
 # All that decoding a hostile line can raise; nothing that comes over the socket may end the daemon.
@@ -31,6 +31,7 @@ class _Line(msgspec.Struct):
 
 class _Prune(msgspec.Struct):
     before: str
+    shipped: Shipped | None = None
 
 
 class _Policy(msgspec.Struct):
@@ -66,8 +67,10 @@ def answer(control: str, line: bytes, connection: Connection, store: Store) -> d
             connection.follower = Follower(request, newest_arrival(store.connection))
             return {"following": {"after": connection.follower.after}}
         if control == "prune":
-            before = msgspec.json.decode(line, type=_Prune).before
-            return {"pruned": prune(store, before)} if is_moment(before) else {"error": "before is no date"}
+            asked = msgspec.json.decode(line, type=_Prune)
+            if not is_moment(asked.before):
+                return {"error": "before is no date"}
+            return {"pruned": prune(store, asked.before, asked.shipped)}
         if control == "policy":
             policy = msgspec.json.decode(line, type=_Policy)
             if not is_snapshot(policy.snapshot.encode(), policy.policy_hash):

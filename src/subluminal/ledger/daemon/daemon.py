@@ -16,6 +16,7 @@ from typing import Any
 from subluminal.contracts.errors import LedgerError
 from subluminal.host.files import open_private
 from subluminal.host.home import ensure_private_dir, ledger_socket, ledgerd_pid, spool_dir
+from subluminal.ledger.daemon.companion import Companion
 from subluminal.ledger.daemon.connections import Connection
 from subluminal.ledger.daemon.controls import answer, control_of
 from subluminal.ledger.daemon.intake import Intake
@@ -60,6 +61,7 @@ class Daemon:
         self._intake = Intake(home)
         self._sockets = Sockets(ledger_socket(home), self._take)
         self.ui = Ui(home, log)
+        self.companion: Companion | None = None
 
     def run(self) -> None:
         wake_read, wake_write = os.pipe()
@@ -90,6 +92,8 @@ class Daemon:
     def _shut_down(self) -> None:
         """The socket goes first, so that whoever comes now starts a new daemon; then what is there is taken in."""
         self._sockets.stop_listening()
+        if self.companion is not None:
+            self.companion.end()
         try:
             while self._intake.commit(self._sockets.connections):
                 pass
@@ -117,6 +121,8 @@ class Daemon:
             except (sqlite3.Error, OSError) as error:
                 self._failed(error)
         self._sockets.serve(self._intake.store.connection)
+        if self.companion is not None:
+            self.companion.tend(now)
         # Without its socket (the home was removed) nobody can reach this daemon, and a new one would not see it.
         if not self._sockets.reachable or self._pace.is_over(now, watched=self._watched):
             self.log("nothing to do; ending")
@@ -124,7 +130,8 @@ class Daemon:
 
     @property
     def _watched(self) -> bool:
-        return bool(self._sockets.connections or self._intake.spool.journals or self.ui.pages)
+        kept = self.companion is not None and self.companion.wanted
+        return bool(self._sockets.connections or self._intake.spool.journals or self.ui.pages or kept)
 
     def _work(self, now: float) -> None:
         before = self._intake.journal_bytes

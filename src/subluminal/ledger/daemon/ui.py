@@ -5,7 +5,6 @@ Whoever reaches the daemon's socket is its owner (`sockets`), and may have a lin
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,14 +13,16 @@ from subluminal.contracts.errors import SubluminalError, UsageError
 from subluminal.ledger.daemon.log import Log
 
 if TYPE_CHECKING:
+    from subluminal.ledger.http.above import Above
     from subluminal.ledger.http.serve import HttpSide
 
 
 class _Ask(msgspec.Struct):
-    """`port`: this one and no other. `path`: where on the page the link shall lead."""
+    """`port`: this one and no other. `path`: where the link leads. `directory`: where whoever asks works."""
 
     port: int | None = None
     path: str = "/"
+    directory: str = ""
 
 
 class Ui:
@@ -29,8 +30,7 @@ class Ui:
         self._home = home
         self._log = log
         self._side: HttpSide | None = None
-        # What the rooms above this one can tell of a call; see `ledger.http.api.Explain`.
-        self.explain: Callable[[str, str | None, str | None], dict[str, Any]] | None = None
+        self.above: Above | None = None
 
     @property
     def pages(self) -> int:
@@ -43,7 +43,7 @@ class Ui:
     def serve(self, address: str) -> HttpSide:
         from subluminal.ledger.http.serve import HttpSide
 
-        self._side = HttpSide(self._home, address, self._log, self.explain)
+        self._side = HttpSide(self._home, address, self._log, self.above)
         return self._side
 
     def open(self, line: bytes) -> dict[str, Any]:
@@ -52,7 +52,7 @@ class Ui:
             ask = msgspec.json.decode(line, type=_Ask)
             side = self._side_on(ask.port)
             _check_path(ask.path)
-            return {"ui": {"address": side.origin + ask.path, "link": side.link(ask.path)}}
+            return {"ui": {"address": side.origin + ask.path, "link": side.link(ask.path, ask.directory)}}
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             return {"error": str(error)}
         except SubluminalError as error:

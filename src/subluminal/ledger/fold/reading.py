@@ -17,7 +17,7 @@ from subluminal.contracts.vocabulary import EVENT_TYPES, INTERFACE_VERSION
 
 # No event of ours comes near: two previews of 16 KiB, escaped, and their envelope.
 MAX_LINE_BYTES = 1 << 20
-_MAX_SEQ = (1 << 63) - 1
+MAX_SEQ = (1 << 63) - 1
 _MAJOR = INTERFACE_VERSION.partition(".")[0]
 _MINOR = int(INTERFACE_VERSION.split(".")[1])
 OTHER_MAJOR = (
@@ -73,6 +73,7 @@ _decode = msgspec.json.Decoder(
     | ev.SettingsChange
     | ev.ModelMessage
     | ev.ToolsSeen
+    | ev.Promote
 ).decode
 _decode_newer = msgspec.json.Decoder(NewerEvent).decode
 
@@ -90,7 +91,7 @@ def read_event(line: bytes) -> AnyEvent:
         raise BadEvent(OTHER_MAJOR.format(event.v[:20]))
     if not event.run_id or not event.source.shim_id:
         raise BadEvent("run_id and source.shim_id must not be empty")
-    if event.source.seq is not UNSET and event.source.seq > _MAX_SEQ:
+    if event.source.seq is not UNSET and event.source.seq > MAX_SEQ:
         raise BadEvent("source.seq is beyond 64 bits")
     if not is_moment(event.ts):
         raise BadEvent("ts is no date")

@@ -310,6 +310,10 @@ _ADVICE = {
     "UNJUDGED_ARGS": "What the arguments mean could not be told; `defaults.decision_on_error` decides such calls.",
     "TOOL_NOT_LISTED": "The client called a tool before its server had listed it; a tag rule would need no list.",
     "TOOL_QUARANTINED": "What the server says of the tool has changed: look at it with `sub tools approve`.",
+    "REPLAYED": "It was a replay, in which the client's own tools are not run.",
+    "SCHEMA_MISMATCH": "The arguments did not fit the tool's input schema; the refusal said what to correct.",
+    "POLICY_OVERDUE": "The machine has not heard from its fleet for too long; `sub fleet status` says why.",
+    "FLEET_STOP": "It was stopped for the whole fleet; the refusal says by whom and why.",
     "LEGS_EXCEEDED": "The tool asked for input again and again; `defaults.max_legs` is the limit.",
 }
 

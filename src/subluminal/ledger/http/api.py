@@ -20,20 +20,34 @@ from aiohttp import WSMsgType, web
 
 from subluminal import __version__
 from subluminal.contracts.errors import LedgerError, SubluminalError, UsageError
-from subluminal.contracts.filters import EXACT, NUMBER, EventFilters, Filter, Filters, RunFilters, find_filter
+from subluminal.contracts.filters import (
+    EXACT,
+    NUMBER,
+    EventFilters,
+    Filter,
+    Filters,
+    HintFilters,
+    RunFilters,
+    find_filter,
+)
 from subluminal.host.home import ledger_db, ledger_socket
 from subluminal.host.record.ledgerd import socket_address
 from subluminal.ledger.daemon.submit import submit
 from subluminal.ledger.http.answers import json_answer
 from subluminal.ledger.http.changes import Changes
+from subluminal.ledger.http.governance import Governance
 from subluminal.ledger.http.guard import Guard, add_headers
+from subluminal.ledger.http.metrics import CONTENT_TYPE, metrics_text
 from subluminal.ledger.http.openapi import document
 from subluminal.ledger.http.page import PUBLIC, Page
 from subluminal.ledger.http.parameters import MAX_SPARKS
 from subluminal.ledger.http.routes import BY_PATH, ROUTES
 from subluminal.ledger.http.sessions import Sessions
 from subluminal.ledger.read.description import describe
+from subluminal.ledger.read.figures import Figure, Figures, Watch
+from subluminal.ledger.read.hints import Sources, hint_rules
 from subluminal.ledger.read.ledger import Ledger, open_ledger
+from subluminal.ledger.read.over_time import over_time
 from subluminal.ledger.read.sparks import spark
 from subluminal.ledger.read.timeline import timeline
 
@@ -45,16 +59,16 @@ SESSION_LOOK_S = 30
 
 _Asked = TypeVar("_Asked", bound=Filters)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-# Judge a recorded call again: call_id, run_id, shim_id. The rooms that can do it are above this one.
-Explain = Callable[[str, str | None, str | None], dict[str, Any]]
 
 
-def make_app(api: Api, guard: Guard, page: Page) -> web.Application:
+def make_app(api: Api, governance: Governance, guard: Guard, page: Page) -> web.Application:
     app = web.Application(
         middlewares=[guard.middleware({**BY_PATH, **PUBLIC}), _sentences], client_max_size=MAX_BODY_BYTES
     )
     app.on_response_prepare.append(add_headers)
-    app.add_routes([web.route(route.method, _pattern(route.path), getattr(api, route.answer)) for route in ROUTES])
+    for route in ROUTES:
+        answer = getattr(api, route.answer, None) or getattr(governance, route.answer)
+        app.router.add_route(route.method, _pattern(route.path), answer)
     app.add_routes(page.routes())
     return app
 
@@ -82,14 +96,17 @@ async def _sentences(request: web.Request, handler: Handler) -> web.StreamRespon
 
 
 class Api:
-    def __init__(self, home: str, guard: Guard, sessions: Sessions, changes: Changes, explain: Explain | None) -> None:
+    def __init__(self, home: str, guard: Guard, sessions: Sessions, changes: Changes) -> None:
         self._home = home
         self._path = ledger_db(home)
         self._socket = ledger_socket(home)
         self._guard = guard
         self._sessions = sessions
         self._changes = changes
-        self._explain = explain
+        self.sources: Sources | None = None
+        self.fleet_figures: Callable[[], list[Figure]] | None = None
+        self._watch = Watch(home)
+        self._watching = asyncio.Lock()
 
     async def _read(self, ask: Callable[[Ledger], Any]) -> web.Response:
         """Answer from the database, in a thread: a long query must not hold up the live stream."""
@@ -147,11 +164,12 @@ class Api:
     # -- calls ------------------------------------------------------------------------------------------------
 
     async def calls(self, request: web.Request) -> web.StreamResponse:
-        filters, limit = _filters(request, Filters, "limit", "cursor"), _number(request, "limit", 50)
-        cursor = request.query.get("cursor")
+        filters, limit = _filters(request, Filters, "limit", "cursor", "patience_ms"), _number(request, "limit", 50)
+        cursor, patience = request.query.get("cursor"), _number(request, "patience_ms", -1)
 
         def ask(ledger: Ledger) -> Any:
-            page = ledger.calls(filters, limit=limit, cursor=cursor)
+            patience_s = None if patience < 0 else patience / 1000
+            page = ledger.calls(filters, limit=limit, cursor=cursor, patience_s=patience_s)
             rows = [{**row, "cursor": own} for row, own in zip(page.rows, page.cursors, strict=True)]
             return {"rows": rows, "next_cursor": page.next_cursor}
 
@@ -161,16 +179,18 @@ class Api:
         names = _call_names(request)
         return await self._read(lambda ledger: describe(ledger, ledger.call(*names)))
 
-    async def explanation(self, request: web.Request) -> web.StreamResponse:
-        explain, names = self._explain, _call_names(request)
-        if explain is None:
-            raise LedgerError("This daemon cannot judge a call again.", hint="Use `sub policy explain --call`.")
-        return json_answer(await asyncio.to_thread(lambda: explain(*names)))
-
     async def groups(self, request: web.Request) -> web.StreamResponse:
         filters, limit = _filters(request, Filters, "limit", "by"), _number(request, "limit", 1000)
         by = request.query.getall("by", [])
         return await self._read(lambda ledger: {"groups": ledger.group(filters, by=by, limit=limit)})
+
+    async def over_time(self, request: web.Request) -> web.StreamResponse:
+        filters, parts = _filters(request, Filters, "parts"), _number(request, "parts", 60)
+        return await self._read(lambda ledger: over_time(ledger, filters, parts))
+
+    async def hints(self, request: web.Request) -> web.StreamResponse:
+        filters = _filters(request, HintFilters)
+        return await self._read(lambda ledger: {"rules": hint_rules(ledger, filters, self.sources)})
 
     # -- what comes in ----------------------------------------------------------------------------------------
 
@@ -236,12 +256,27 @@ class Api:
             self._changes.pages -= 1
         return socket
 
+    # -- figures ----------------------------------------------------------------------------------------------
+
+    async def metrics(self, request: web.Request) -> web.StreamResponse:
+        async with self._watching:  # two that scrape at once must not count the same twice
+            watched = await asyncio.to_thread(self._look)
+        return web.Response(text=metrics_text(watched), headers={"Content-Type": CONTENT_TYPE})
+
+    def _look(self) -> Figures:
+        watched = self._watch.look()
+        joined = self.fleet_figures() if self.fleet_figures is not None else []
+        return Figures([*watched.figures, *joined], watched.durations)
+
     # -- the page ---------------------------------------------------------------------------------------------
 
     async def session(self, request: web.Request) -> web.StreamResponse:
-        csrf = self._sessions.csrf(self._guard.cookie(request))
+        cookie = self._guard.cookie(request)
+        csrf, directory = self._sessions.csrf(cookie), self._sessions.directory(cookie)
         now_ms = time_ns() // 1_000_000
-        return json_answer({"csrf": csrf, "version": __version__, "home": self._home, "now_ms": now_ms})
+        return json_answer(
+            {"csrf": csrf, "version": __version__, "home": self._home, "directory": directory, "now_ms": now_ms}
+        )
 
     async def end_session(self, request: web.Request) -> web.StreamResponse:
         self._sessions.end(self._guard.cookie(request))

@@ -5,7 +5,9 @@ is held for it, a slow one falls behind in the database, and what it then hears 
 same place with the same filters, which is most of them most of the time, share one reading: one that is a little old
 does no harm, because what came after it comes next.
 
-The daemon says when it has committed (`committed`); what comes within `GATHER_S` is told together.
+The daemon says when it has committed (`committed`); what comes within `GATHER_S` is told together. While it takes in
+more than anybody could read, pages look less often: they must not slow it down, and who falls far behind begins anew at
+the newest.
 """
 
 from __future__ import annotations
@@ -24,6 +26,9 @@ from subluminal.ledger.read.ledger import Ledger, open_ledger
 GATHER_S = 0.025
 # A page that was away for longer than this many places (at most as many events) asks for its pages again.
 MOST_BEHIND = 50_000
+# Between two looks while events come in faster than one look takes them: so they take a fiftieth of the daemon's time.
+FLOOD_S = 1.0
+MOST_BEHIND_LIVE = 10_000
 _SHARED = 16
 
 _Found = TypeVar("_Found")
@@ -32,6 +37,7 @@ _Found = TypeVar("_Found")
 class _Message(NamedTuple):
     after: int
     text: str
+    more: bool = False
 
 
 class Changes:
@@ -65,6 +71,12 @@ class Changes:
                 continue
             place = message.after
             yield message.text
+            if message.more and commit.is_set():
+                await asyncio.sleep(FLOOD_S)
+                newest = await self._read(lambda ledger: ledger.newest_arrival())
+                if newest - place > MOST_BEHIND_LIVE:
+                    place = newest
+                    yield _text(Touched(place, [], []), ([], []), reset=True)
 
     async def _read(self, work: Callable[[Ledger], _Found]) -> _Found:
         return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: work(self._open()))
@@ -83,7 +95,7 @@ class Changes:
         told = self._touched.get(after) or touched(ledger, after)
         if told.after == after:
             return _Message(after, "")
-        message = _Message(told.after, _text(told, sieve.rows(ledger, told.numbers)))
+        message = _Message(told.after, _text(told, sieve.rows(ledger, told.numbers)), told.more)
         _keep(self._touched, after, told)
         _keep(self._messages, (after, asked), message)
         return message

@@ -46,6 +46,10 @@ def _operation(route: Route) -> dict[str, Any]:
         responses["101"] = _answer("The stream follows; each message is such an object.", route.schema)
         responses["426"] = _answer("Not a WebSocket handshake.", ERROR)
         del responses["200"]
+    if route.body is not None:
+        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": route.body}}}
+    if route.answer == "metrics":
+        responses["200"] = {"description": "Found.", "content": {"text/plain": {"schema": route.schema}}}
     if route.answer == "ingest":
         operation["requestBody"] = {"required": True, "content": {"text/plain": {"schema": TEXT}}}
         responses["422"] = _answer("Some lines are no events; the others are stored.", route.schema)

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from subluminal.contracts.filters import CALL_FILTERS, EVENT_FILTERS, LISTS, MAX_NUMBER, RUN_FILTERS, TEXT, Filter
+from subluminal.contracts.filters import (
+    CALL_FILTERS,
+    EVENT_FILTERS,
+    HINT_FILTERS,
+    LISTS,
+    MAX_NUMBER,
+    RUN_FILTERS,
+    TEXT,
+    Filter,
+)
+from subluminal.contracts.vocabulary import CLIENTS, ENVS
 from subluminal.ledger.read.ledger import GROUPS
+from subluminal.ledger.read.over_time import MAX_PARTS
 
 Parameter = dict[str, Any]
 _TEXT = {"type": "string"}
@@ -35,7 +46,12 @@ _CURSOR = query("cursor", {"type": "string", "pattern": "^[0-9]{1,18}$"})
 _RUN_CURSOR = query("cursor", {"type": "string", "pattern": "^[0-9TZ:.-]{20,30}~[0-9]{1,18}$"})
 FILTERS = [*map(_filter, CALL_FILTERS)]
 FOLLOW = [*map(_filter, EVENT_FILTERS)]
-CALLS = [*FILTERS, LIMIT, _CURSOR]
+_PATIENCE = {
+    **query("patience_ms", _WHOLE),
+    "description": "Where all calls must be looked at, answer after about so long; next_cursor goes on.",
+}
+CALLS = [*FILTERS, LIMIT, _CURSOR, _PATIENCE]
+HINTS = [*map(_filter, HINT_FILTERS)]
 RUNS = [LIMIT, _RUN_CURSOR, *map(_filter, RUN_FILTERS)]
 RUN = _path("run_id")
 CALL = [_path("call_id"), query("run_id"), query("shim_id")]
@@ -52,3 +68,22 @@ SPARKS = [
         "explode": True,
     }
 ]
+PARTS = query("parts", {"type": "integer", "minimum": 1, "maximum": MAX_PARTS})
+_DIRECTORY = {"type": "string", "pattern": "^(/[^\\x00]*)?$", "maxLength": 4096}
+DIRECTORY = {**query("directory", _DIRECTORY), "description": "Where; else where `sub ui` was started."}
+POLICIES = [
+    DIRECTORY,
+    query("client", {"type": "string", "enum": list(CLIENTS)}),
+    query("env", {"type": "string", "enum": list(ENVS)}),
+    query("agent_id"),
+]
+PROMOTE = [
+    DIRECTORY,
+    {**query("call_id", {"type": "string", "minLength": 1}), "required": True},
+    query("run_id"),
+    query("shim_id"),
+    {**query("scope", {"type": "string", "enum": ["session", "persist"]}), "required": True},
+]
+_HASH = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
+DIFF = [{**query(name, _HASH), "required": True} for name in ("old", "new")]
+TOOL = [DIRECTORY, {**query("server_name"), "required": True}, {**query("key"), "required": True}]

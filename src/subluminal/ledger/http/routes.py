@@ -5,11 +5,30 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from subluminal.ledger.http import schemas as of
-from subluminal.ledger.http.parameters import BY, CALL, CALLS, EVENTS, FILTERS, FOLLOW, LIMIT, RUN, RUNS, SPARKS
+from subluminal.ledger.http.parameters import (
+    BY,
+    CALL,
+    CALLS,
+    DIFF,
+    DIRECTORY,
+    EVENTS,
+    FILTERS,
+    FOLLOW,
+    HINTS,
+    LIMIT,
+    PARTS,
+    POLICIES,
+    PROMOTE,
+    RUN,
+    RUNS,
+    SPARKS,
+    TOOL,
+)
 
 
 class Route(NamedTuple):
-    """`answer` names the method of `Api`. `page`: a session of the page may ask it too; `public`: whoever comes."""
+    """`answer` names the method of `Api` or `Governance`. `page`: a session of the page may ask it too; `public`:
+    whoever comes."""
 
     method: str
     path: str
@@ -17,6 +36,7 @@ class Route(NamedTuple):
     summary: str
     parameters: tuple[dict[str, Any], ...] = ()
     schema: dict[str, Any] = of.ANYTHING
+    body: dict[str, Any] | None = None
     page: bool = True
     public: bool = False
     is_socket: bool = False
@@ -24,6 +44,10 @@ class Route(NamedTuple):
 
 def _get(path: str, answer: str, summary: str, parameters: Any, schema: dict[str, Any]) -> Route:
     return Route("GET", path, answer, summary, tuple(parameters), schema)
+
+
+def _post(path: str, answer: str, summary: str, parameters: Any, schema: dict[str, Any], body: dict[str, Any]) -> Route:
+    return Route("POST", path, answer, summary, tuple(parameters), schema, body)
 
 
 ROUTES = (
@@ -37,6 +61,18 @@ ROUTES = (
     _get("/v1/calls/{call_id}", "call", "One call: previews, hint, rule, doors and events.", CALL, of.WHOLE_CALL),
     _get("/v1/calls/{call_id}/explanation", "explanation", "Which rules were asked, and why.", CALL, of.EXPLANATION),
     _get("/v1/groups", "groups", "Calls per group.", [BY, *FILTERS, LIMIT], of.GROUPS),
+    _get("/v1/hints", "hints", "Rules that refused, and what the agents did next.", HINTS, of.HINTS),
+    _get("/v1/over_time", "over_time", "Calls in equal parts of a time.", [PARTS, *FILTERS], of.OVER_TIME),
+    _get(
+        "/v1/policies", "policies", "What is in force in a directory, and every version known.", POLICIES, of.POLICIES
+    ),
+    _get("/v1/policies/diff", "policy_diff", "What changed between two versions of a policy.", DIFF, of.POLICY_DIFF),
+    _get("/v1/tools", "tools", "What servers say of their tools, and how it stands.", [DIRECTORY], of.TOOLS),
+    _get("/v1/tool", "tool", "One tool: what is said of it, and how that changed.", TOOL, of.TOOL),
+    _post("/v1/kill", "kill", "Stop a run: every further tool call of it is refused.", (), of.KILLED, of.KILL),
+    _get("/v1/promote", "proposal", "What would let a refused call through.", PROMOTE, of.PROPOSAL),
+    _post("/v1/promote", "promote", "Let it through, as proposed.", [DIRECTORY], of.PROMOTED, of.PROMOTE),
+    _post("/v1/tools/approve", "approve", "Accept what has changed.", [DIRECTORY], of.APPROVED, of.APPROVE),
     Route(
         "POST",
         "/v1/events",
@@ -54,6 +90,14 @@ ROUTES = (
         (*FILTERS, of.AFTER),
         of.CHANGES,
         is_socket=True,
+    ),
+    Route(
+        "GET",
+        "/metrics",
+        "metrics",
+        "Figures as Prometheus reads them, counted since the daemon began to serve HTTP.",
+        schema=of.TEXT,
+        page=False,
     ),
     _get("/v1/session", "session", "What a page needs to know of itself.", (), of.SESSION),
     Route("POST", "/v1/session/end", "end_session", "End the session of a page.", schema=of.ENDED),

@@ -6,6 +6,7 @@ from typing import Any
 
 from subluminal.contracts import vocabulary as vocab
 from subluminal.contracts.filters import MAX_NUMBER
+from subluminal.ledger.fold.recovery import BY_IDS, BY_TIME, OUTCOMES
 from subluminal.ledger.read.ledger import CALL_COLUMNS, RUN_COLUMNS
 from subluminal.ledger.read.ledger import GROUPS as GROUP_COLUMNS
 
@@ -112,11 +113,49 @@ _SPARK = shape({"run_id": TEXT, "calls": {"type": ["array", "null"], "items": WH
 SPARKS = shape({"sparks": listed(_SPARK)})
 _COUNTS = ("calls", "allowed", "blocked", "throttled", "errors")
 _LATENCIES = ("latency_ms_p50", "latency_ms_p95", "latency_ms_max")
-_GROUP = shape(
-    {**dict.fromkeys(_COUNTS, WHOLE), "latency_ms_avg": _NUMBER_OR_NULL, **dict.fromkeys(_LATENCIES, _WHOLE_OR_NULL)},
-    also=dict.fromkeys(GROUP_COLUMNS, _TEXT_OR_NULL),
-)
+_FIGURES = {
+    **dict.fromkeys(_COUNTS, WHOLE),
+    "latency_ms_avg": _NUMBER_OR_NULL,
+    **dict.fromkeys(_LATENCIES, _WHOLE_OR_NULL),
+}
+_GROUP = shape(_FIGURES, also=dict.fromkeys(GROUP_COLUMNS, _TEXT_OR_NULL))
 GROUPS = shape({"groups": listed(_GROUP)})
+_TALLY = {
+    "refused": WHOLE,
+    "outcomes": {**shape(dict.fromkeys(OUTCOMES, WHOLE)), "description": "What the agents did next."},
+    "counted": {**WHOLE, "description": "Without those that are open or were promoted."},
+    "as_hinted": {**WHOLE, "description": "Corrected with exactly the arguments that were suggested."},
+    "recovery_rate": {**_NUMBER_OR_NULL, "description": "Corrected, of those that count."},
+    "calls_to_recovery": {**_NUMBER_OR_NULL, "description": "On average, the correcting call included."},
+}
+_EXAMPLE = shape(
+    {
+        **dict.fromkeys(("call_id", "run_id", "shim_id", "agent_id", "at", "tool"), TEXT),
+        "summary": _TEXT_OR_NULL,
+        "outcome": {"enum": list(OUTCOMES)},
+        "by": {"enum": [BY_IDS, BY_TIME], "description": "How it is known what followed."},
+        "calls_to_recovery": _WHOLE_OR_NULL,
+        "next_call_id": _TEXT_OR_NULL,
+        "next_tool": _TEXT_OR_NULL,
+    }
+)
+_HINT_RULE = shape(
+    {
+        "rule_id": _TEXT_OR_NULL,
+        "reason_code": TEXT,
+        **_TALLY,
+        "runs": WHOLE,
+        "by_time": {**WHOLE, "description": "Refusals of which only times tell what followed."},
+        "first_at": TEXT,
+        "last_at": TEXT,
+        "actions": {"type": "object", "additionalProperties": WHOLE},
+        "agents": listed(shape({"agent_id": TEXT, "refused": WHOLE})),
+        "tools": listed(shape({"tool": TEXT, "refused": WHOLE})),
+        "hints": listed(shape({"hint_text": TEXT, "hint_kind": TEXT, **_TALLY})),
+        "examples": listed(_EXAMPLE),
+    }
+)
+HINTS = shape({"rules": listed(_HINT_RULE)})
 _BAD = shape({"line": WHOLE, "error": TEXT})
 INGESTED = shape({"stored": WHOLE, "known": WHOLE, "bad": listed(_BAD)})
 CHANGES = shape(
@@ -128,6 +167,117 @@ CHANGES = shape(
         "reset": {**YES, "description": "Too much has happened since: ask for pages again."},
     }
 )
-SESSION = shape({"csrf": TEXT, "version": TEXT, "home": TEXT, "now_ms": WHOLE})
+OVER_TIME = shape(
+    {
+        "from_ms": WHOLE,
+        "step_ms": WHOLE,
+        "exact": {**YES, "description": "False: there are too many calls for quantiles; ask for a shorter time."},
+        "parts": listed(shape({"at_ms": WHOLE, **_FIGURES})),
+    }
+)
+_DEEDS = shape(
+    {"decided": WHOLE, "refused": WHOLE, "trips": WHOLE, "would": _WHOLE_OR_NULL, "last": _TEXT_OR_NULL},
+)
+_PART = shape({"rule_id": _TEXT_OR_NULL, "line": WHOLE, "text": TEXT, "deeds": {**_DEEDS, "type": ["object", "null"]}})
+_FINDING = shape({"level": TEXT, "code": TEXT, "message": TEXT, "fix": TEXT, "line": WHOLE})
+_IN_FORCE = shape(
+    {
+        "order": WHOLE,
+        "origin": TEXT,
+        "path": _TEXT_OR_NULL,
+        "valid": YES,
+        "policy_id": _TEXT_OR_NULL,
+        "policy_version": _TEXT_OR_NULL,
+        "policy_hash": _TEXT_OR_NULL,
+        "mode": _TEXT_OR_NULL,
+        "applies": YES,
+        "left_out": _TEXT_OR_NULL,
+        "error": _TEXT_OR_NULL,
+        "findings": listed(_FINDING),
+        "parts": {**listed(_PART), "description": "The text of the file, comments and all, rule by rule."},
+    }
+)
+_VERSION = shape(
+    {
+        "policy_id": TEXT,
+        "policy_version": TEXT,
+        "mode": _TEXT_OR_NULL,
+        "policy_hash": TEXT,
+        "created_at": TEXT,
+        "stored": {**YES, "description": "The ledger has its text, so that it can be compared."},
+    }
+)
+POLICIES = shape({"directory": TEXT, "policies": listed(_IN_FORCE), "versions": listed(_VERSION)})
+_CHANGE = shape({"severity": TEXT, "direction": TEXT, "change": TEXT, "rule_id": _TEXT_OR_NULL, "summary": TEXT})
+_NAMED = shape({"policy_id": TEXT, "policy_version": TEXT, "policy_hash": TEXT})
+POLICY_DIFF = shape({"old": _NAMED, "new": _NAMED, "changes": listed(_CHANGE), "lines": listed(TEXT)})
+_TOOL = {
+    "server_name": TEXT,
+    "key": TEXT,
+    "kind": TEXT,
+    "name": TEXT,
+    "state": TEXT,
+    "why": TEXT,
+    "classes": {"type": "object"},
+    "fingerprint": TEXT,
+    "pinned_by": listed(TEXT),
+    "unsteady": YES,
+    "changed": {**YES, "description": "It waits for somebody to look at it."},
+    "first_seen": TEXT,
+    "last_seen": TEXT,
+}
+TOOLS = shape(
+    {"directory": TEXT, "tools": listed(shape(_TOOL, also={"calls": WHOLE, "refused": WHOLE, "launch": TEXT}))}
+)
+_TOOL_VERSION = shape(
+    {"at": TEXT, "run_id": TEXT, "client": TEXT, "fingerprint": TEXT, "lines": {**listed(TEXT), "description": "Diff."}}
+)
+TOOL = shape(
+    {
+        **_TOOL,
+        "lines": {**listed(TEXT), "description": "What is said now; what shows nothing is spelled out."},
+        "diff": {**listed(TEXT), "description": "Against what was approved or pinned."},
+        "findings": listed(shape({"class": TEXT, "where": TEXT, "what": TEXT})),
+        "versions": listed(_TOOL_VERSION),
+    }
+)
+KILL = shape({"run_id": TEXT}, also={"reason": TEXT})
+KILLED = shape({"killed": YES, "ended_before": YES, "processes_left": WHOLE})
+APPROVE = shape({"server_name": TEXT, "key": TEXT, "fingerprint": TEXT})
+APPROVED = shape({"approved": TEXT, "files": listed(TEXT)})
+PROMOTED = shape(
+    {
+        "promote_id": TEXT,
+        "call_id": TEXT,
+        "run_id": TEXT,
+        "policy_id": TEXT,
+        "rule_id": _TEXT_OR_NULL,
+        "above": _TEXT_OR_NULL,
+        "rule": _ANYTHING_OR_NULL,
+        "limits": _ANYTHING_OR_NULL,
+        "summary": TEXT,
+        "notes": listed(TEXT),
+        "scope": TEXT,
+    },
+    also={
+        "file": TEXT,
+        "text_diff": TEXT,
+        "lint": listed(ANYTHING),
+        "diff": listed(ANYTHING),
+        "tests": WHOLE,
+        "tests_failed": listed(TEXT),
+        "past": {**ANYTHING, "description": "Past calls that it would have decided otherwise."},
+    },
+)
+PROPOSAL = {
+    **PROMOTED,
+    "properties": {**PROMOTED["properties"], "seen": {**TEXT, "description": "Stands for what would be done."}},
+    "required": [*PROMOTED["required"], "seen"],
+}
+PROMOTE = shape(
+    {"call_id": TEXT, "scope": {"enum": ["session", "persist"]}, "seen": TEXT},
+    also={"run_id": _TEXT_OR_NULL, "shim_id": _TEXT_OR_NULL},
+)
+SESSION = shape({"csrf": TEXT, "version": TEXT, "home": TEXT, "directory": TEXT, "now_ms": WHOLE})
 ENDED = shape({"ended": YES})
 ERROR = shape({"error": TEXT}, also={"hint": TEXT})

@@ -16,8 +16,10 @@ from subluminal.contracts.errors import UsageError
 from subluminal.host.files import read_private
 from subluminal.host.home import ledger_db, token_file
 from subluminal.ledger.daemon.log import Log
-from subluminal.ledger.http.api import Api, Explain, make_app
+from subluminal.ledger.http.above import Above
+from subluminal.ledger.http.api import Api, make_app
 from subluminal.ledger.http.changes import Changes
+from subluminal.ledger.http.governance import Governance
 from subluminal.ledger.http.guard import Guard
 from subluminal.ledger.http.page import Page
 from subluminal.ledger.http.sessions import Sessions
@@ -68,7 +70,7 @@ def allowed_hosts(port: int) -> frozenset[str]:
 class HttpSide:
     """Serves until the process ends. Raises UsageError if the address cannot be had."""
 
-    def __init__(self, home: str, address: str, log: Log, explain: Explain | None = None) -> None:
+    def __init__(self, home: str, address: str, log: Log, above: Above | None = None) -> None:
         host, port = parse_address(address)
         host = "127.0.0.1" if host == "localhost" else host
         try:
@@ -80,7 +82,7 @@ class HttpSide:
             f"http://{f'[{host}]' if ':' in host else '127.0.0.1' if host == 'localhost' else host}:{self.port}"
         )
         self._sessions = Sessions()
-        self._home, self._explain = home, explain
+        self._home, self._above = home, above
         self._token = http_token(home)
         self._loop = asyncio.new_event_loop()
         self._changes: Changes | None = None
@@ -92,9 +94,9 @@ class HttpSide:
         """How many are being looked at."""
         return self._changes.pages if self._changes is not None else 0
 
-    def link(self, path: str) -> str:
-        """An address that opens the page there, once and within a minute."""
-        return f"{self.origin}/link/{self._sessions.link(path, monotonic())}"
+    def link(self, path: str, directory: str = "") -> str:
+        """An address that opens the page there, once and within a minute, for whoever works in this directory."""
+        return f"{self.origin}/link/{self._sessions.link(path, monotonic(), directory)}"
 
     def committed(self) -> None:
         """The daemon's word, from its own thread, that there is something new."""
@@ -108,9 +110,13 @@ class HttpSide:
     async def _serve(self, listener: socket.socket) -> None:
         self._changes = Changes(ledger_db(self._home))
         guard = Guard(self._token, allowed_hosts(self.port), self.origin, self._sessions)
-        api = Api(self._home, guard, self._sessions, self._changes, self._explain)
+        api = Api(self._home, guard, self._sessions, self._changes)
+        api.sources = None if self._above is None else self._above.messages
+        api.fleet_figures = None if self._above is None else self._above.fleet_figures
+        governance = Governance(self._home, guard, self._sessions, self._above)
         # No access log: links and filters are nobody's business.
-        runner = web.AppRunner(make_app(api, guard, Page(guard, self._sessions)), access_log=None)
+        app = make_app(api, governance, guard, Page(guard, self._sessions))
+        runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         await web.SockSite(runner, listener).start()
         await asyncio.Event().wait()

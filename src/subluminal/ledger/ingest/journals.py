@@ -17,13 +17,13 @@ from msgspec import Struct, field
 from subluminal.contracts.moments import rfc3339
 from subluminal.host.home import rejected_dir
 from subluminal.host.record.journal import complete_lines, list_journals, open_journal, release, take_if_dead
-from subluminal.ledger.fold.reading import MAX_LINE_BYTES, BadEvent
+from subluminal.ledger.fold.reading import MAX_LINE_BYTES
 from subluminal.ledger.ingest.closing import closing_lines, open_producers
 from subluminal.ledger.store.writer import Store
 
 # A piece of one journal, and of all journals in one transaction: the bound on memory.
 PIECE_BYTES = MAX_LINE_BYTES
-BATCH_BYTES = 2 << 20
+BATCH_BYTES = 4 << 20
 # What is kept of lines that are no events, per journal; beyond it they are only counted.
 REJECTED_LIMIT = 4 << 20
 # A journal with nothing in it is left alone for this long: its writer may be about to lock it.
@@ -118,18 +118,13 @@ class Spool:
         lines, taken = complete_lines(chunk)
         if not taken:
             return self._no_newline(journal, chunk)
-        add, name = self.store.add, journal.name
         if journal.skipping:
             journal.skipping = False
             journal.lines += 1
             del lines[0]
-        for line_no, line in enumerate(lines, journal.lines + 1):
-            if not line:
-                continue
-            try:
-                add(line, name)
-            except BadEvent as error:
-                self._reject(journal, line_no, line, str(error))
+        for place, error in self.store.take(lines, journal.name):
+            if lines[place]:
+                self._reject(journal, journal.lines + 1 + place, lines[place], str(error))
         journal.lines += len(lines)
         journal.offset += taken
         self._save(journal)

@@ -27,11 +27,12 @@ _ALIKE = "SELECT c.id FROM tool_calls c INDEXED BY tool_calls_use WHERE c.run_id
 
 
 class Touched(NamedTuple):
-    """`after` is the place that was reached."""
+    """`after` is the place that was reached; `more`: events were left for the next look."""
 
     after: int
     numbers: list[int]
     runs: list[str]
+    more: bool = False
 
 
 class _Source(msgspec.Struct):
@@ -65,7 +66,7 @@ def touched(ledger: Ledger, after: int) -> Touched:
             if tool_use_id is not None:  # which door stands for the call may have changed
                 numbers.update((row[0], None) for row in ledger.connection.execute(_ALIKE, (key[1], tool_use_id)))
     last = found[-1][0] if found else after
-    return Touched(last, sorted(numbers), list(runs))
+    return Touched(last, sorted(numbers), list(runs), len(found) >= LOOK_EVENTS)
 
 
 class Sieve:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from subluminal.ledger.fold.joined import JoinedCall, join
 from subluminal.ledger.read.call_row import recall
 from subluminal.ledger.read.ledger import Ledger, Row
+from subluminal.ledger.read.policy_rules import rules_of
 from subluminal.ledger.read.timeline import doors
 
 
@@ -18,7 +19,7 @@ def describe(ledger: Ledger, call: Row) -> Row:
         **call,
         **{name: run[name] for name in ("agent_id", "client", "env", "principal", "mode")},
         "policy": policy,
-        "rule": _rule(ledger, policy, call["rule_id"]),
+        "rule": rule_of(ledger, policy, call["rule_id"]),
         "call_context": started["call"].get("call_context") if started else None,
         "doors": _doors(ledger, call),
     }
@@ -37,18 +38,7 @@ def _doors(ledger: Ledger, call: Row) -> list[Row]:
     return next(doors(one) for one in join(recalled) if this in [door.key for door in one.calls])
 
 
-def _rule(ledger: Ledger, policy: Row | None, rule_id: str | None) -> Row | None:
+def rule_of(ledger: Ledger, policy: Row | None, rule_id: str | None) -> Row | None:
     if policy is None or rule_id is None:
         return None
-    import json
-
-    sql = "SELECT rules_json FROM policy_versions WHERE rules_hash = ? AND rules_json IS NOT NULL"
-    row = ledger.connection.execute(sql, (policy["policy_hash"],)).fetchone()
-    try:
-        stored = json.loads(row[0]) if row else None
-    except ValueError:
-        return None
-    rules = stored.get("rules") if isinstance(stored, dict) else stored
-    if not isinstance(rules, list):
-        return None
-    return next((rule for rule in rules if isinstance(rule, dict) and rule.get("rule_id") == rule_id), None)
+    return (rules_of(ledger, policy["policy_hash"]) or {}).get(rule_id)

@@ -18,6 +18,7 @@ from subluminal.ledger.fold.ownership import is_foreign
 from subluminal.ledger.fold.reading import MAX_LINE_BYTES, AnyEvent, BadEvent, read_event
 from subluminal.ledger.fold.run import Run, TypedCall
 from subluminal.ledger.read.ledger import Ledger, open_ledger
+from subluminal.ledger.read.standings import Standings
 from subluminal.ledger.store.encoding import unpack_text
 from subluminal.ledger.store.policies import is_snapshot
 from subluminal.ledger.trace.bundle import is_bundle, open_bundle
@@ -78,6 +79,7 @@ class _Run:
 
 def runs_of_lines(lines: Iterable[bytes], snapshots: dict[str, bytes]) -> Iterator[RecordedRun]:
     runs: dict[str, _Run] = {}
+    standings = Standings()
     for number, line in enumerate(lines, 1):
         try:
             event = read_event(line)
@@ -88,8 +90,11 @@ def runs_of_lines(lines: Iterable[bytes], snapshots: dict[str, bytes]) -> Iterat
         if run is None:
             run = runs[event.run_id] = _Run(event)
         run.take(event)
+        if isinstance(event, ev.ToolsSeen):
+            standings.take(event)
     for run in runs.values():
         calls = sorted(map(_recorded, run.calls.values()), key=lambda call: (call.seq, call.at_ms))
+        standings.tell(run.run.run_id, calls)
         yield RecordedRun(_identity(run.run), calls, _policy_tags(run.policies, snapshots))
 
 
@@ -117,15 +122,15 @@ _RUNS = f"SELECT {', '.join(_IDENTITY)} FROM runs"
 
 
 def _ledger_runs(ledger: Ledger) -> Iterator[RecordedRun]:
-    tags = _known_tags(ledger)
+    tags, standings = _known_tags(ledger), Standings.of_ledger(ledger.connection)
     for row in ledger.connection.execute(f"{_RUNS} ORDER BY run_no").fetchall():
-        yield _ledger_run(ledger, row, tags)
+        yield _ledger_run(ledger, row, tags, standings)
 
 
 def recorded_run(ledger: Ledger, run_id: str) -> RecordedRun:
     """One run that the ledger has."""
     row = ledger.connection.execute(f"{_RUNS} WHERE run_id = ?", (run_id,)).fetchone()
-    return _ledger_run(ledger, row, _known_tags(ledger))
+    return _ledger_run(ledger, row, _known_tags(ledger), Standings.of_ledger(ledger.connection))
 
 
 def _known_tags(ledger: Ledger) -> frozenset[str] | None:
@@ -135,11 +140,12 @@ def _known_tags(ledger: Ledger) -> frozenset[str] | None:
     return _policy_tags({row[0]: row[1] for row in versions}, snapshots)
 
 
-def _ledger_run(ledger: Ledger, row: Any, tags: frozenset[str] | None) -> RecordedRun:
+def _ledger_run(ledger: Ledger, row: Any, tags: frozenset[str] | None, standings: Standings) -> RecordedRun:
     run = Run(row["run_id"], "")
     for name in _IDENTITY:
         setattr(run, name, row[name])
     calls = [_recorded(_stored(call)) for call in ledger.connection.execute(_CALLS, (run.run_id,))]
+    standings.tell(run.run_id, calls)
     return RecordedRun(_identity(run), calls, tags)
 
 

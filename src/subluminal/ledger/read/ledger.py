@@ -15,9 +15,9 @@ start of Python. A fact that is not known is None; `known` turns it into the wor
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Iterator
+from time import monotonic
 from typing import Any
 
 from subluminal.contracts.errors import LedgerError, UsageError
@@ -26,11 +26,11 @@ from subluminal.contracts.short_ids import runs_back
 from subluminal.host import home
 from subluminal.ledger.read.groups import COUNTED, FEW_CALLS, MEASURED, STATS, add_up
 from subluminal.ledger.read.lookup import ambiguous, calls_named, runs_named
-from subluminal.ledger.read.plan import add_functions, plan, run_conditions, with_calls
+from subluminal.ledger.read.plan import Plan, add_functions, plan, run_conditions, with_calls
 from subluminal.ledger.read.standing import counted_once
 from subluminal.ledger.store.encoding import unpack_text
 from subluminal.ledger.store.lines import LineReader, arrivals, newest_arrival
-from subluminal.ledger.store.schema import open_reader
+from subluminal.ledger.store.schema import NoLedger, open_reader
 
 Row = dict[str, Any]
 
@@ -61,6 +61,8 @@ GROUPS = {
     "minute": "substr(c.created_at, 1, 16)",
 }
 MAX_LIMIT = 100_000
+# Calls looked at before the clock is; then twice as many, as long as that is quick.
+FIRST_PIECE = 1_000
 
 _CALL_LIST = ", ".join("c." + column for column in CALL_COLUMNS)
 _RUN_LIST = ", ".join(RUN_COLUMNS)
@@ -83,8 +85,10 @@ def open_ledger(path: str | None = None) -> Ledger:
 
 def open_or_empty() -> Ledger:
     """That of this home; before anything has been recorded, one that holds nothing and lies nowhere."""
-    if os.path.exists(home.ledger_db()):
+    try:
         return open_ledger()
+    except NoLedger:
+        pass
     from subluminal.ledger.store.schema import migrate
 
     connection = sqlite3.connect(":memory:", isolation_level=None)
@@ -122,28 +126,61 @@ class Ledger:
         limit: int = 50,
         cursor: str | None = None,
         previews: bool = False,
+        patience_s: float | None = None,
     ) -> Page:
         """One page of calls, newest first: one row for each, however many doors have seen it.
 
-        `previews`: with `args_preview`."""
+        `previews`: with `args_preview`. `patience_s`: where every call must be looked at, stop after about so long; the
+        page then has what was found, perhaps nothing, and goes on from where it stopped."""
         _check_limit(limit)
         below = _cursor_id(cursor)
         chosen = plan(self.connection, filters or Filters())
+        stopped = None
+        if patience_s is not None and chosen.is_scan:
+            found, stopped = self._scan(chosen, below, limit, patience_s)
+        else:
+            found = self._numbers(chosen, (1 << 63) * -1, below, limit)
+        more = len(found) > limit
+        rows = [self._call_row(number) for number in found[:limit]]
+        if previews:
+            for number, row in zip(found, rows, strict=False):
+                row["args_preview"] = self._args_preview(number)
+        page = Page(rows, [str(number) for number in found[:limit]], more=more)
+        if stopped is not None and not more:
+            page.next_cursor = str(stopped)
+        return page
+
+    def _numbers(self, chosen: Plan, lowest: int, below: int, limit: int) -> list[int]:
+        """The newest of a range, one more than asked for if there are more."""
         found: list[int] = []
         for branch in chosen.branches:
             index, where, values = chosen.where(branch)
             order = "c.id DESC"
             if branch.index == "tool_calls_run":
                 order = "c.created_at DESC, c.id DESC"  # the order of that index; the same as by id
-            sql = f"SELECT c.id FROM tool_calls c {index} WHERE {where} AND c.id < ? ORDER BY {order} LIMIT ?"
-            found += [row[0] for row in self.connection.execute(sql, [*values, below, limit + 1])]
-        found = sorted(found, reverse=True)
-        more = len(found) > limit
-        rows = [self._call_row(number) for number in found[:limit]]
-        if previews:
-            for number, row in zip(found, rows, strict=False):
-                row["args_preview"] = self._args_preview(number)
-        return Page(rows, [str(number) for number in found[:limit]], more=more)
+            sql = (
+                f"SELECT c.id FROM tool_calls c {index} WHERE {where} AND c.id BETWEEN ? AND ? ORDER BY {order} LIMIT ?"
+            )
+            found += [row[0] for row in self.connection.execute(sql, [*values, lowest, below - 1, limit + 1])]
+        return sorted(found, reverse=True)
+
+    def _scan(self, chosen: Plan, below: int, limit: int, patience_s: float) -> tuple[list[int], int | None]:
+        """Piece by piece; with what was found, where it stopped: None, at the end."""
+        until, piece = monotonic() + patience_s, FIRST_PIECE
+        found: list[int] = []
+        while True:
+            began = monotonic()
+            sql = "SELECT id FROM tool_calls NOT INDEXED WHERE id < ? ORDER BY id DESC LIMIT 1 OFFSET ?"
+            row = self.connection.execute(sql, (below, piece)).fetchone()
+            lowest = (1 << 63) * -1 if row is None else row[0]
+            found += self._numbers(chosen, lowest, below, limit - len(found))
+            if row is None or len(found) > limit:
+                return found, None
+            if monotonic() > until:
+                return found, lowest
+            if monotonic() - began < patience_s / 8:
+                piece *= 2
+            below = lowest
 
     def _args_preview(self, number: int) -> str | None:
         stored = self.connection.execute("SELECT args_preview FROM previews WHERE id = ?", (number,)).fetchone()
@@ -160,7 +197,7 @@ class Ledger:
         return {**self._call_row(number), "cursor": str(number)}
 
     def count(self, filters: Filters | None = None) -> int:
-        return int(sum(self._each_branch(filters, "count(*)", "", lambda row: row[0])))
+        return int(sum(self.each_branch(filters, "count(*)", "", lambda row: row[0])))
 
     def group(self, filters: Filters | None = None, *, by: list[str], limit: int = 1000) -> list[Row]:
         """Calls per group, most first: calls, allowed, blocked, throttled, errors, and latencies (see `groups`)."""
@@ -168,15 +205,15 @@ class Ledger:
         unknown = [name for name in by if name not in GROUPS]
         if unknown or not by:
             raise UsageError(f"Cannot group by {', '.join(unknown) or 'nothing'}.", hint=f"Known: {', '.join(GROUPS)}.")
-        exact = set(by) <= set(STATS) or self._few(filters)
+        exact = set(by) <= set(STATS) or self.few(filters)
         fine = list(STATS) if set(by) <= set(STATS) else list(dict.fromkeys((*by, *(STATS[2:] if exact else ()))))
         columns = ", ".join([*(f"{GROUPS[name]} AS {name}" for name in fine), COUNTED if exact else MEASURED])
         places = range(1, len(fine) + 1 + exact)
         grouping = " GROUP BY " + ", ".join(map(str, places))
-        rows = self._each_branch(filters, columns, grouping, lambda row: row, covering=exact)
+        rows = self.each_branch(filters, columns, grouping, lambda row: row, covering=exact)
         return add_up(rows, fine, by, exact)[:limit]
 
-    def _few(self, filters: Filters | None) -> bool:
+    def few(self, filters: Filters | None) -> bool:
         """Whether the calls are few enough to be sorted at once; looks at no more than that."""
         left = FEW_CALLS + 1
         chosen = plan(self.connection, filters or Filters())
@@ -188,7 +225,7 @@ class Ledger:
                 return False
         return True
 
-    def _each_branch(
+    def each_branch(
         self, filters: Filters | None, columns: str, grouping: str, of_row: Any, *, covering: bool = True
     ) -> Iterator[Any]:
         """The branches of a plan are disjoint, so that counts and groups of them add up.

@@ -70,6 +70,13 @@ class Plan:
         self.branches = branches
         self.rest = rest
 
+    @property
+    def is_scan(self) -> bool:
+        """No index leads, and what is looked for may be rare; or each call must be unpacked to be looked into."""
+        return any(INFLATED in one.sql for one in self.rest) or (
+            bool(self.rest) and any(not b.sql for b in self.branches)
+        )
+
     def where(self, branch: Condition) -> tuple[str, str, list[Value]]:
         """(INDEXED BY clause, WHERE clause, values) of one branch."""
         conditions = [branch, *self.rest] if branch.sql else self.rest

@@ -14,20 +14,46 @@ from subluminal.ledger.fold.joined import JoinedCall, join
 from subluminal.ledger.fold.ownership import is_foreign
 from subluminal.ledger.read.call_row import as_row
 from subluminal.ledger.read.ledger import Ledger, Row
+from subluminal.ledger.read.policy_rules import differing
 
 Item = dict[str, Any]
 _Place = tuple[str, int]
 _Key = tuple[str, str, str]  # Call.key
 
-_TOLD = ("run", "policy", "load", "secret", "breaker", "health", "agent", "settings", "model", "tools", "closed_by")
+_TOLD = (
+    "run", "policy", "load", "secret", "breaker", "health", "agent", "settings", "model", "tools", "promote",
+    "closed_by",
+)  # fmt: skip
 
 
 def timeline(ledger: Ledger, run_id: str) -> list[Item]:
     """Items in order of time: `at`, `kind` ("call" or the type of the event) and what is known."""
-    builder = _Builder()
+    builder = Builder()
     for event in ledger.timeline(run_id):
         builder.take(Plain(event))
-    return builder.items()
+    items = builder.items()
+    _compare_policies(ledger, items)
+    return items
+
+
+def _compare_policies(ledger: Ledger, items: list[Item]) -> None:
+    """A policy that a shim has read again has `before`, the one it had, and `rules`: which of them differ, if known."""
+    had: dict[tuple[str, str], Row] = {}
+    compared: dict[tuple[str, str], dict[str, list[str]] | None] = {}
+    for item in items:
+        if item["kind"] != "policy_loaded" or not (item.get("load") or {}).get("ok", True):
+            continue
+        policy = item["policy"]
+        before = had.get((item["shim_id"], policy["policy_id"]))
+        had[item["shim_id"], policy["policy_id"]] = policy
+        if before is None:
+            continue
+        item["before"] = before
+        hashes = before["policy_hash"], policy["policy_hash"]
+        if hashes[0] != hashes[1]:
+            if hashes not in compared:
+                compared[hashes] = differing(ledger, *hashes)
+            item["rules"] = compared[hashes]
 
 
 def doors(joined: JoinedCall) -> list[Row]:
@@ -36,7 +62,7 @@ def doors(joined: JoinedCall) -> list[Row]:
     return [{name: getattr(call, name) for name in names} for call in joined.calls]
 
 
-class _Builder:
+class Builder:
     def __init__(self) -> None:
         self._calls: dict[_Key, Call] = {}
         self._places: dict[_Key, _Place] = {}
@@ -92,8 +118,12 @@ class _Builder:
             if item["kind"] == "agent_event" and (call := self._recorded(item["agent"].get("data"))) is not None:
                 item["call_id"] = call["call_id"]
         # What happened in the same millisecond stays in the order of the chain.
-        placed = sorted([*self._items, *map(self._told, join(self._calls.values()))], key=lambda entry: entry[0])
+        placed = sorted([*self._items, *map(self._told, self.joined())], key=lambda entry: entry[0])
         return [item for _, item in placed]
+
+    def joined(self) -> list[JoinedCall]:
+        """The doors of a call in the order of time too, whichever journal the daemon has read first."""
+        return join(sorted(self._calls.values(), key=lambda call: self._places[call.key]))
 
     def _told(self, joined: JoinedCall) -> tuple[_Place, Item]:
         first, call = joined.calls[0], joined.standing

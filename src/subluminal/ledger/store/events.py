@@ -11,10 +11,10 @@ from hashlib import sha256
 from subluminal.ledger.fold.run import Run
 from subluminal.ledger.store.encoding import pack_lines
 from subluminal.ledger.store.lines import SEGMENT_LINES, LineReader
-from subluminal.ledger.store.links import marks
+from subluminal.ledger.store.links import follow, marks
 
 # What is held in memory before it is written, whatever the size of the batch.
-FLUSH_EVENTS = 4096
+FLUSH_EVENTS = 8192
 FLUSH_BYTES = 8 << 20
 _SPANS_KEPT = 1024
 
@@ -27,6 +27,11 @@ _FIND_SPAN = (
     "SELECT run_no, first_n + ? - first_seq FROM (SELECT * FROM spans WHERE producer_no = ? AND first_seq <= ?"
     " ORDER BY first_seq DESC LIMIT 1) WHERE ? - first_seq < count"
 )
+
+
+def hashed_seq(line: bytes) -> int:
+    """The number of an event whose producer gives none: below zero, so that reading a file twice adds nothing."""
+    return -1 - (int.from_bytes(sha256(line).digest()[:8], "big") >> 1)
 
 
 class Span:
@@ -72,23 +77,24 @@ class EventTable:
         self._bytes = 0
         self._reader = LineReader(connection)
 
-    def append(self, run: Run, producer_no: int, seq: int, line: bytes) -> int:
-        """Number, link and keep one event; returns its number in the run."""
-        run.event_count = n = run.event_count + 1
-        run.chain_head = head = sha256(run.chain_head + line).digest()  # chain.link, without the call
+    def append(self, run: Run, producer_no: int, seq: int, lines: list[bytes]) -> None:
+        """Number, link and keep events of one producer, whose numbers go on from `seq`."""
+        first_n = run.event_count + 1
         pending = self._pending.get(run.run_no)
         if pending is None:
-            pending = self._pending[run.run_no] = _Pending(n, self._last_span(run.run_no))
+            pending = self._pending[run.run_no] = _Pending(first_n, self._last_span(run.run_no))
         span = pending.span
-        if seq != span.first_seq + span.count or producer_no != span.producer_no:  # Span.goes_on: n always does
-            pending.span = span = Span(n, 0, producer_no, seq)
+        if not span.goes_on(first_n, producer_no, seq):
+            pending.span = span = Span(first_n, 0, producer_no, seq)
             pending.spans.append(span)
-        span.count += 1
-        pending.lines.append(line)
-        pending.heads.append(head)
-        self._count += 1
-        self._bytes += len(line)
-        return n
+        heads = follow(run.chain_head, lines)
+        run.event_count += len(lines)
+        run.chain_head = heads[-1]
+        span.count += len(lines)
+        pending.lines += lines
+        pending.heads += heads
+        self._count += len(lines)
+        self._bytes += sum(map(len, lines))
 
     def _last_span(self, run_no: int) -> Span:
         """The one that its next event may go on with; of a new run, one of nobody."""

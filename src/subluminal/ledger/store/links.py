@@ -22,7 +22,9 @@ def follow(head: bytes, lines: list[bytes]) -> list[bytes]:
     """The hash after each of the lines: `chain.link`, one after the other."""
     heads = []
     for line in lines:
-        head = sha256(head + line).digest()
+        linked = sha256(head)
+        linked.update(line)
+        head = linked.digest()
         heads.append(head)
     return heads
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from subluminal.host.clock import utc_now
 from subluminal.ledger.store.writer import Store
@@ -15,16 +15,30 @@ from subluminal.ledger.store.writer import Store
 _VACUUM_PAGES = 4096
 
 
-def prunable(connection: sqlite3.Connection, before: str) -> list[dict[str, Any]]:
-    """Runs that ended before a timestamp. A run that still goes on is never one of them."""
+class Shipped(NamedTuple):
+    """Of a machine that sends its record to a collector: the last segment that was acknowledged, and runs that may go
+    although they were not, for their decisions are kept elsewhere."""
+
+    place: int
+    released: frozenset[str] = frozenset()
+
+
+def prunable(connection: sqlite3.Connection, before: str, shipped: Shipped | None = None) -> list[dict[str, Any]]:
+    """Runs that ended before a timestamp. A run that still goes on is never one of them, nor one that is still to be
+    sent somewhere."""
     names = ("run_no", "run_id", "ended_at", "calls_total", "event_count")
     sql = f"SELECT {', '.join(names)} FROM runs WHERE status <> 'RUNNING' AND ended_at < ? ORDER BY ended_at"
-    return [dict(zip(names, tuple(row), strict=True)) for row in connection.execute(sql, (before,))]
+    runs = [dict(zip(names, tuple(row), strict=True)) for row in connection.execute(sql, (before,))]
+    if shipped is None:
+        return runs
+    waiting = "SELECT DISTINCT run_no FROM segments WHERE id > ?"
+    unsent = {row[0] for row in connection.execute(waiting, (shipped.place,))}
+    return [run for run in runs if run["run_no"] not in unsent or run["run_id"] in shipped.released]
 
 
-def prune(store: Store, before: str) -> list[dict[str, Any]]:
+def prune(store: Store, before: str, shipped: Shipped | None = None) -> list[dict[str, Any]]:
     """Remove them; returns what was removed."""
-    runs = prunable(store.connection, before)
+    runs = prunable(store.connection, before, shipped)
     for run in runs:
         store.remove_run(run["run_id"], partial(_remove, store.connection, run))
     if runs:

@@ -352,22 +352,32 @@ def open_writer(path: str, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> sqlite3
     return connection
 
 
+class NoLedger(LedgerError):
+    """There is none, or a daemon that has just started is about to make it."""
+
+    def __init__(self, path: str) -> None:
+        hint = "Run an agent with tools behind Subluminal, or `sub ingest` a file."
+        super().__init__(f"There is no ledger at {path} yet.", hint=hint)
+
+
 def open_reader(path: str) -> sqlite3.Connection:
     """A read-only connection; rows are `sqlite3.Row`."""
     if not os.path.exists(path):
-        hint = "Run an agent with tools behind Subluminal, or `sub ingest` a file."
-        raise LedgerError(f"There is no ledger at {path} yet.", hint=hint)
+        raise NoLedger(path)
     try:
         place = "file:" + _uri_path(path) + "?mode=ro"
         connection = sqlite3.connect(
             place, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_TIMEOUT_MS / 1000
         )
         version = schema_version(connection)
+        is_begun = version > 0 or connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is not None
     except sqlite3.Error as error:
         raise LedgerError(f"The ledger {path} cannot be read: {error}.") from None
     refuse_newer(version, path)
     if version < SCHEMA_VERSION:
         connection.close()
+        if not is_begun:
+            raise NoLedger(path)
         hint = "End the daemon of the earlier version with `sub ledgerd --stop`; `sub ledgerd` then migrates it."
         raise LedgerError(f"The ledger {path} has schema {version}; this Subluminal reads {SCHEMA_VERSION}.", hint=hint)
     connection.row_factory = sqlite3.Row

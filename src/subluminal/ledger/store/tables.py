@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from functools import cache
+from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
@@ -15,7 +17,8 @@ from msgspec.structs import astuple
 
 from subluminal.contracts import events as ev
 from subluminal.contracts.moments import epoch_ms, normal_ts
-from subluminal.ledger.fold.call import CALL_COLUMNS, FILLED_COLUMNS, begin
+from subluminal.ledger.fold import whole
+from subluminal.ledger.fold.call import CALL_COLUMNS, FILLED_COLUMNS
 from subluminal.ledger.fold.ownership import owner_of
 from subluminal.ledger.fold.reading import AnyEvent
 from subluminal.ledger.fold.run import RUN_COLUMNS, RUN_PLACES, Producer, Run, TypedCall, json_text, run_values
@@ -78,16 +81,36 @@ _UPSERT_PRODUCER = (
 )
 
 
+class _Rows:
+    """Rows of one table, written by their ids whatever columns they name. One that is put between others afterwards has
+    SQLite cut a full page in two: with 4 % of such rows the ledger is a sixteenth larger."""
+
+    __slots__ = ("_rows",)
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[int, str, Any]] = []
+
+    def add(self, number: int, statement: str, row: Any) -> None:
+        self._rows.append((number, statement, row))
+
+    def write(self, connection: sqlite3.Connection) -> None:
+        self._rows.sort(key=itemgetter(0))
+        for statement, rows in groupby(self._rows, itemgetter(1)):
+            connection.executemany(statement, [row for _, _, row in rows])
+        self._rows.clear()
+
+
 class _Shapes:
     """Calls by the columns that they tell of. Most columns of most calls are empty, and `sqlite3` takes longer to bind
     one None than ten texts (it looks for an adapter each time), so what was never set is not mentioned at all."""
 
-    __slots__ = ("_columns", "_make", "_shapes")
+    __slots__ = ("_columns", "_make", "_rows", "_shapes")
 
-    def __init__(self, columns: tuple[str, ...], make: Callable[[list[str]], str]) -> None:
+    def __init__(self, columns: tuple[str, ...], make: Callable[[list[str]], str], rows: _Rows) -> None:
         self._columns = frozenset(columns)
         self._make = make
-        self._shapes: dict[tuple[str, ...], tuple[str, Callable[[Any], Any], list[Any]]] = {}
+        self._rows = rows
+        self._shapes: dict[tuple[str, ...], tuple[str, Callable[[Any], Any]]] = {}
 
     def add(self, call: StoredCall) -> None:
         values = vars(call)
@@ -95,40 +118,32 @@ class _Shapes:
         shape = self._shapes.get(told)
         if shape is None:
             names = [name for name in told if name in self._columns]
-            places = itemgetter(*map(told.index, [*names, "id"]))
-            shape = self._shapes[told] = (self._make(names), places, [])
-        shape[2].append(shape[1](tuple(values.values())))
-
-    def write(self, connection: sqlite3.Connection) -> None:
-        for statement, _, rows in self._shapes.values():
-            connection.executemany(statement, rows)
+            shape = self._shapes[told] = (self._make(names), itemgetter(*map(told.index, [*names, "id"])))
+        self._rows.add(call.id, shape[0], shape[1](tuple(values.values())))
 
 
 _WHOLE_PREVIEW = ("call_id", "args_preview", "result_preview")
 
 
-class _Previews:
-    """Rows of `previews`, likewise; nearly all have both texts and no flags."""
+def _add_preview(rows: _Rows, make: Callable[[list[str]], str], call: StoredCall) -> None:
+    flags = call.redaction_flags
+    told = dict(
+        zip(_WHOLE_PREVIEW, (call.call_id, pack_text(call.args_preview), pack_text(call.result_preview)), strict=True)
+    )
+    told["redaction_flags"] = json_text(flags) if flags else None
+    names = [name for name, value in told.items() if value is not None]
+    rows.add(call.id, make(names), (*(told[name] for name in names), call.id))
 
-    __slots__ = ("_make", "_shapes")
 
-    def __init__(self, make: Callable[[list[str]], str]) -> None:
-        self._make = make
-        self._shapes: dict[tuple[str, ...], list[Any]] = {_WHOLE_PREVIEW: []}
+_NUMBERED = ("run_id", "producer_no", *whole.COLUMNS)
+_CREATED_AT = whole.COLUMNS.index("created_at")
+_PUT_WHOLE_PREVIEW = _insert_preview(list(_WHOLE_PREVIEW))
 
-    def add(self, call: StoredCall) -> None:
-        args, result, flags = call.args_preview, call.result_preview, call.redaction_flags
-        if args is not None and result is not None and not flags:
-            self._shapes[_WHOLE_PREVIEW].append((call.call_id, pack_text(args), pack_text(result), call.id))
-            return
-        told = {"call_id": call.call_id, "args_preview": pack_text(args), "result_preview": pack_text(result)}
-        told["redaction_flags"] = json_text(flags) if flags else None
-        names = tuple(name for name, value in told.items() if value is not None)
-        self._shapes.setdefault(names, []).append([*(told[name] for name in names), call.id])
 
-    def write(self, connection: sqlite3.Connection) -> None:
-        for names, rows in self._shapes.items():
-            connection.executemany(self._make(list(names)), rows)
+@cache
+def _insert_whole(no_rule: bool, no_overhead: bool) -> str:
+    left_out = {_NUMBERED[-2]: no_rule, _NUMBERED[-1]: no_overhead}
+    return _insert_call([name for name in _NUMBERED if not left_out.get(name)])
 
 
 class StoredCall(TypedCall):
@@ -149,6 +164,22 @@ class CallTable:
         self._changed: dict[int, StoredCall] = {}
         self._last: StoredCall | None = None  # decision and end mostly follow their start
         self._ticks: dict[int, int] = {}
+        self._calls = _Rows()  # that are new, and their previews
+        self._previews = _Rows()
+
+    def add_whole(self, columns: tuple[Any, ...], told: Any, result: Any, producer_no: int, run: Run) -> bool:
+        """A call by `whole.COLUMNS`, with what its events told of arguments and result. False: it may not be new."""
+        if not self._trusting or (producer_no, told.call_id) in self._kept:
+            return False
+        number = self._next_id(epoch_ms(columns[_CREATED_AT]), producer_no)
+        rule_id, overhead_us = columns[-2:]
+        row = (run.run_id, producer_no, *columns, number)
+        if rule_id is None or overhead_us is None:
+            row = tuple([value for value in row if value is not None])
+        self._calls.add(number, _insert_whole(rule_id is None, overhead_us is None), row)
+        preview = (told.call_id, pack_text(told.preview.args_preview), pack_text(result.result_preview), number)
+        self._previews.add(number, _PUT_WHOLE_PREVIEW, preview)
+        return True
 
     def at_hand(self, producer_no: int, call_id: str) -> StoredCall | None:
         """One that was heard of lately: whose it is has been looked at."""
@@ -162,6 +193,8 @@ class CallTable:
         call = self._kept.get(key)
         if call is not None:
             return call
+        self._calls.write(self._connection)
+        self._previews.write(self._connection)
         found = self._connection.execute(_SELECT_CALL, (run.run_no, call_id, producer_no)).fetchone()
         if found is None:
             return None
@@ -191,14 +224,13 @@ class CallTable:
         self._last = call
 
     def flush(self) -> None:
-        fresh = _Shapes(CALL_COLUMNS, _insert_call)
-        filled = _Shapes(FILLED_COLUMNS, _update_call)
-        rewritten = _Shapes(CALL_COLUMNS, _update_call)
-        first_previews = _Previews(_insert_preview)
-        later_previews = _Previews(_upsert_preview)
+        later_calls, later_previews = _Rows(), _Rows()
+        fresh = _Shapes(CALL_COLUMNS, _insert_call, self._calls)
+        filled = _Shapes(FILLED_COLUMNS, _update_call, later_calls)
+        rewritten = _Shapes(CALL_COLUMNS, _update_call, later_calls)
         hints: list[tuple[Any, ...]] = []
         by_use: dict[tuple[str, str], None] = {}
-        for _, call in sorted(self._changed.items()):  # by time, as the table is
+        for call in self._changed.values():
             if call.tool_use_id is not None:
                 by_use[call.run_id, call.tool_use_id] = None
             was_stored = call.stored
@@ -211,7 +243,10 @@ class CallTable:
             else:
                 filled.add(call)
             if call.args_preview is not None or call.result_preview is not None or call.redaction_flags:
-                (later_previews if was_stored else first_previews).add(call)
+                if was_stored:
+                    _add_preview(later_previews, _upsert_preview, call)
+                else:
+                    _add_preview(self._previews, _insert_preview, call)
                 call.args_preview = call.result_preview = None
             if call.hint is not None:
                 hint = call.hint
@@ -221,7 +256,7 @@ class CallTable:
                 )
                 call.hint = None
         self._changed.clear()
-        for rows in (fresh, filled, rewritten, first_previews, later_previews):
+        for rows in (self._calls, later_calls, self._previews, later_previews):
             rows.write(self._connection)
         self._connection.executemany(_PUT_HINT, hints)
         join_rows(self._connection, by_use)
@@ -236,7 +271,9 @@ class CallTable:
             self._ticks.clear()
 
     def _new(self, event: Any, producer_no: int, run: Run) -> StoredCall:
-        call = begin(event, StoredCall)
+        told = event.call
+        at = normal_ts(event.ts)
+        call = StoredCall(told.call_id, run.run_id, told.server_name, told.tool_name, told.args_hash, at)
         call.producer_no = producer_no
         call.preview_truncated = 0
         call.id = self._next_id(epoch_ms(call.created_at), producer_no)

@@ -2,6 +2,7 @@
 
     store.write(work)              one transaction; inside it, `work` calls
         store.add(line)            BadEvent for a line that is no event, or contradicts one that is stored
+        store.take(lines, name)    a piece of a journal, many at a time: the same of each
         store.places.set(...)      a journal's offset commits together with its events: exactly once
 
 Rows gather in memory and are written with `executemany`. If anything fails, the transaction and every cache are thrown
@@ -20,7 +21,6 @@ import os
 import sqlite3
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
-from hashlib import sha256
 from typing import Any, TypeVar
 
 from msgspec import UNSET
@@ -29,13 +29,15 @@ from subluminal.contracts import events as ev
 from subluminal.contracts.errors import LedgerError
 from subluminal.host.home import heads_path, snapshot_dir
 from subluminal.host.record.journal import journal_name
-from subluminal.ledger.fold import reading
+from subluminal.ledger.fold import familiar, reading
+from subluminal.ledger.fold.familiar import Familiar
 from subluminal.ledger.fold.ownership import is_foreign
-from subluminal.ledger.fold.reading import AnyEvent, BadEvent, read_event
+from subluminal.ledger.fold.reading import AnyEvent, BadEvent, NewerEvent, read_event
 from subluminal.ledger.fold.run import Producer, Run, json_text
+from subluminal.ledger.fold.whole import whole
 from subluminal.ledger.store import chain
 from subluminal.ledger.store.agent_rows import AgentTable
-from subluminal.ledger.store.events import EventTable
+from subluminal.ledger.store.events import EventTable, hashed_seq
 from subluminal.ledger.store.journal_places import JournalPlaces
 from subluminal.ledger.store.links import hash_at
 from subluminal.ledger.store.schema import BUSY_TIMEOUT_MS, open_writer
@@ -58,6 +60,8 @@ class Store:
     _speaker: Producer | None
     _way: str | None  # the journal by which the speaker is heard; None: a socket
     _barred: str | None  # why the speaker cannot be heard in this way
+    _heard: AnyEvent  # the first event of the speaker
+    _familiar: Familiar | None  # made of it where it is needed
 
     def __init__(self, path: str, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS, keeping: bool = True) -> None:
         self.path = path
@@ -128,7 +132,7 @@ class Store:
         run = self._run
         seq = source.seq
         if seq is UNSET:
-            seq = -1 - (int.from_bytes(sha256(line).digest()[:8], "big") >> 1)
+            seq = hashed_seq(line)
         if seq <= producer.last_seq and self._is_stored(producer, seq, line):
             return False
         barred = self._barred or barred
@@ -136,15 +140,54 @@ class Store:
             raise BadEvent(barred)
         if seq > producer.last_seq:
             producer.last_seq = seq
-        n = self._events.append(run, producer.no, seq, line)
+        self._events.append(run, producer.no, seq, [line])
         if not run.identified:
             run.identify(event)
         fold = _FOLDS.get(type(event))
         if fold is not None:
-            fold(self, event, n, producer, run)
+            fold(self, event, run.event_count, producer, run)
         if self._events.full:
             self._flush()
         return True
+
+    def take(self, lines: list[bytes], journal: str | None = None) -> Iterator[tuple[int, BadEvent]]:
+        """Store event lines in their order; the place of each that cannot be, and why."""
+        place = 0
+        while place < len(lines):
+            place += self._take_familiar(lines, place, journal)
+            if place < len(lines):
+                try:
+                    self.add(lines[place], journal)
+                except BadEvent as error:
+                    yield place, error
+                place += 1
+
+    def _take_familiar(self, lines: list[bytes], place: int, journal: str | None) -> int:
+        """What the speaker goes on to tell of its calls, as far as it is familiar; how many lines that is."""
+        producer = self._speaker
+        if producer is None or journal != self._way or self._barred is not None or isinstance(self._heard, NewerEvent):
+            return 0
+        if self._familiar is None:
+            self._familiar = Familiar(self._heard)
+        read, run = self._familiar.events, self._run
+        first_n, first_seq = run.event_count + 1, producer.last_seq + 1
+        taken = 0
+        while place + taken < len(lines):
+            events = read(lines, place + taken, first_seq + taken)
+            if not events:
+                break
+            if len(events) < 3 or not self._whole_call(events, first_n + taken, producer, run):
+                for n, event in enumerate(events, first_n + taken):
+                    _FOLDS[type(event)](self, event, n, producer, run)
+            taken += len(events)
+        if taken:
+            producer.last_seq += taken
+            self._events.append(run, producer.no, first_seq, lines[place : place + taken])
+            if not run.identified:
+                run.identify(self._heard)
+            if self._events.full:
+                self._flush()
+        return taken
 
     def _listen_to(self, event: AnyEvent, journal: str | None, barred: str | None) -> Producer:
         """Events of one shim come in rows: its run, its place and its right to speak are looked up once."""
@@ -165,6 +208,7 @@ class Store:
         producer.journal = journal or producer.journal
         self._runs.touch(run, producer)
         self._run, self._speaker, self._way = run, producer, journal
+        self._heard, self._familiar = event, None
         return producer
 
     def _has_journal(self, shim_id: str, producer: Producer | None) -> bool:
@@ -177,12 +221,27 @@ class Store:
 
     # -- the fold, one method per event type ------------------------------------------------------------------
 
+    def _whole_call(self, events: list[Any], n: int, producer: Producer, run: Run) -> bool:
+        """The three events of a call at once, where it is like most of them. False: nothing was done."""
+        start, decision, end = events
+        if is_foreign(start.call.call_id, producer.shim_id):
+            return False
+        columns = whole(start, decision, end, n)
+        if columns is None or not self._calls.add_whole(columns, start.call, end.preview, producer.no, run):
+            return False
+        run.counts.total += 1
+        run.counts.decided(decision.decision.action)
+        run.counts.ended(decision.decision.action, end.status)
+        self._catalogue.saw_tool(start.call.server_name, start.call.tool_name)
+        return True
+
     def _call_start(self, event: ev.ToolCallStart, n: int, producer: Producer, run: Run) -> None:
         if self._is_foreign(event.call.call_id, n, producer):
             return
         call = self._calls.starting(event, producer.no, run)
         if call.start(event, n):
-            call.restarted = call.stored
+            if call.stored:
+                call.restarted = True
             if call.tags is not None:
                 call.tags_json = json_text(call.tags)
         self._calls.changed(call)
@@ -349,6 +408,9 @@ _FOLDS: dict[type, Callable[[Store, Any, int, Producer, Run], None]] = {
     reading.Start: Store._call_start,
     reading.Decision: Store._call_decision,
     reading.End: Store._call_end,
+    familiar.Start: Store._call_start,
+    familiar.Decision: Store._call_decision,
+    familiar.End: Store._call_end,
     ev.HintIssued: Store._hint,
     ev.BreakerTrip: Store._breaker_trip,
     ev.RunStart: Store._run_start,

@@ -3,6 +3,7 @@
     manifest.json            run, number of events, chain head, and size and SHA-256 of every other file
     events.jsonl             the run's events, byte for byte, in chain order
     policies/<hash>.json     compiled policies that were in force, as far as they are known
+    results/<shim>.results   results that were kept whole, where they were asked for (`contracts.kept_results`)
 
 as a directory or as `.tar.gz`. A directory in which `sub run --bundle` was still recording when it was killed has no
 manifest yet but `journals/`, the shims' own files: it is read as it stands. Bundles come from anywhere: only these
@@ -19,8 +20,8 @@ import re
 import stat
 import tarfile
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from hashlib import sha256
 from typing import IO
 
@@ -30,8 +31,10 @@ from subluminal import __version__
 from subluminal.contracts.errors import LedgerError, UsageError, VerificationError
 from subluminal.contracts.vocabulary import INTERFACE_VERSION
 from subluminal.host.clock import utc_now
+from subluminal.host.files import open_private
 from subluminal.ledger.fold.reading import MAX_LINE_BYTES, BadEvent, read_event
 from subluminal.ledger.read.ledger import Ledger
+from subluminal.ledger.read.policies import stored_text
 from subluminal.ledger.store.chain import GENESIS, link
 from subluminal.ledger.store.policies import find_snapshot
 from subluminal.ledger.trace.report import Fault
@@ -42,7 +45,7 @@ FORMAT_VERSION = 1
 MAX_BUNDLE_BYTES = 1 << 30
 MAX_MANIFEST_BYTES = 1 << 20
 MAX_FILES = 256
-_NAMES = re.compile(r"events\.jsonl|policies/[0-9a-f]{64}\.json")
+_NAMES = re.compile(r"events\.jsonl|policies/[0-9a-f]{64}\.json|results/[A-Za-z0-9_-]{1,120}\.results")
 
 
 class FileEntry(msgspec.Struct):
@@ -70,14 +73,21 @@ def new_manifest(run_id: str, count: int, head: bytes, files: dict[str, FileEntr
     return Manifest(FORMAT, FORMAT_VERSION, run_id, count, head.hex(), files, *made_by)
 
 
-def export_run(ledger: Ledger, run_id: str, destination: str, snapshots: str) -> Manifest:
-    """Write the bundle of a run; what is there already is never overwritten."""
+def export_run(ledger: Ledger, run_id: str, destination: str, snapshots: str, results: Sequence[str] = ()) -> Manifest:
+    """Write the bundle of a run; what is there already is never overwritten. `results`: files of kept results."""
     ledger.connection.execute("BEGIN")  # one snapshot, while the daemon goes on writing
     try:
         files, count, head = _collect(ledger, run_id, snapshots)
     finally:
         ledger.connection.execute("ROLLBACK")
-    with files["events.jsonl"]:
+    with ExitStack() as opened:
+        for path in results:
+            files[f"results/{os.path.basename(path)}"] = open(open_private(path, os.O_RDONLY), "rb")
+        for content in files.values():
+            opened.enter_context(content)
+        if len(files) > MAX_FILES:
+            hint = "Export it without --with-results; `sub replay` works where the run was recorded."
+            raise LedgerError(f"{run_id} has {len(results)} files of results, more than a bundle holds.", hint=hint)
         entries = {name: entry_of(content) for name, content in files.items()}
         manifest = new_manifest(run_id, count, head, entries)
         text = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
@@ -106,9 +116,7 @@ def _collect(ledger: Ledger, run_id: str, snapshots: str) -> tuple[dict[str, IO[
             hashes.update(re.findall(r'"policy_hash":\s*"([0-9a-f]{64})"', line.decode()))
     files: dict[str, IO[bytes]] = {"events.jsonl": events}
     for policy_hash in sorted(hashes)[: MAX_FILES - 1]:
-        sql = "SELECT rules_json FROM policy_versions WHERE rules_hash = ? AND rules_json IS NOT NULL"
-        row = ledger.connection.execute(sql, (policy_hash,)).fetchone()
-        snapshot = row[0].encode() if row is not None else find_snapshot(snapshots, policy_hash)
+        snapshot = stored_text(ledger, policy_hash) or find_snapshot(snapshots, policy_hash)
         if snapshot is not None:
             files[f"policies/{policy_hash}.json"] = io.BytesIO(snapshot)
     return files, count, head
@@ -192,6 +200,13 @@ class Bundle:
         """What is wrong beside the files and the events."""
         return []
 
+    def results(self) -> Iterator[tuple[str, IO[bytes]]]:
+        """Files of kept results, each open while it is looked at."""
+        for file_name in self.manifest.files:
+            if file_name.startswith("results/"):
+                with _open_inside(self.directory, file_name, self.name) as file:
+                    yield file_name, file
+
     def policies(self) -> Iterator[tuple[str, bytes]]:
         for file_name in self.manifest.files:
             if file_name.startswith("policies/"):
@@ -258,7 +273,7 @@ def _unpack(path: str, directory: str) -> None:
         with tarfile.open(path, "r|gz") as archive:
             for member in archive:
                 name = member.name.removeprefix("./")
-                if member.isdir() and name in (".", "policies", ""):
+                if member.isdir() and name in (".", "policies", "results", ""):
                     continue
                 files += 1
                 left -= member.size

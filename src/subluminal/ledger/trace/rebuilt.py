@@ -53,8 +53,8 @@ class Rebuilt:
 
     def replay(self, lines: list[bytes]) -> None:
         def work() -> None:
-            for line in lines:
-                self._store.add(line)
+            for _, error in self._store.take(lines):
+                raise error
 
         self._store.write(work)
         lines.clear()

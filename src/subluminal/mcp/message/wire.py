@@ -19,6 +19,10 @@ from subluminal.mcp.message.exact import read_object
 from subluminal.mcp.message.reading import ABSENT, CALL, TOOLS_CALL, UNREADABLE, Reading, Reply, ambiguous, raw_elements
 from subluminal.native.chosen import core
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 
 class _PlainParams(Struct, gc=False):
     name: str
@@ -53,14 +57,6 @@ class _Result(Struct, gc=False):
 _plain_call = msgspec.json.Decoder(_PlainCall).decode
 _reply = msgspec.json.Decoder(_Reply).decode
 _result = msgspec.json.Decoder(_Result).decode
-_read_call, _read_reply = (None, None) if core is None else (core.read_call, core.read_reply)
-
-
-def read_message(text: bytes) -> Reading:
-    if _read_call is not None and (call := _read_call(text)) is not None:
-        id_raw, name, arguments, meta = call
-        return Reading(CALL, text, id_raw, name, arguments, meta, TOOLS_CALL)
-    return _read_message(text)
 
 
 def _read_message(text: bytes) -> Reading:
@@ -97,10 +93,8 @@ def _read_message(text: bytes) -> Reading:
     return Reading(CALL, text, id_raw, name, arguments, meta, TOOLS_CALL)
 
 
-def read_reply(text: bytes) -> Reply | None:
+def _read_reply(text: bytes) -> Reply | None:
     """A response, or None for anything else (a request, a notification, something unreadable)."""
-    if _read_reply is not None and (reply := _read_reply(text)) is not None:
-        return Reply(*reply)
     try:
         message = _reply(text)
     except UNREADABLE:
@@ -113,6 +107,13 @@ def read_reply(text: bytes) -> Reply | None:
         None if result is ABSENT else bytes(result),
         None if error is ABSENT else bytes(error),
     )
+
+
+read_message: Callable[[bytes], Reading] = _read_message
+read_reply: Callable[[bytes], Reply | None] = _read_reply
+if core is not None:
+    read_message = core.bound("read_call", _read_message, Reading, CALL, TOOLS_CALL)
+    read_reply = core.bound("read_reply", _read_reply, Reply)
 
 
 def is_plain_result(raw: bytes) -> bool:

@@ -24,7 +24,7 @@ def compile_bundle(source: bytes, filename: str) -> dict[str, Any]:
 def snapshot_of(bundle: dict[str, Any]) -> dict[str, Any]:
     """The snapshot of a bundle that `load` has checked."""
     # What says nothing is not stated, so that spelling it out does not change the hash.
-    idle = (("max_legs", MAX_LEGS), ("changed_tools", "allow"), ("hide_denied_tools", False))
+    idle = (("max_legs", MAX_LEGS), ("changed_tools", "allow"), ("hide_denied_tools", False), ("check_schemas", "none"))
     defaults = {key: value for key, value in bundle["defaults"].items() if (key, value) not in idle}
     snapshot = {"snapshot_format": SNAPSHOT_FORMAT, **bundle, "defaults": defaults, "rules": _normal(bundle["rules"])}
     snapshot["policy_hash"] = sha256(snapshot_bytes(snapshot)).hexdigest()

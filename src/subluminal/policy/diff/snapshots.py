@@ -61,22 +61,29 @@ def _defaults(old: dict[str, Any], new: dict[str, Any]) -> list[Change]:
     return [*changes, *_listing(old, new)]
 
 
-# From the loosest word to the strictest; what follows from each.
-_CHANGED_TOOLS = {
-    "allow": "a tool that has changed passes",
-    "warn": "a tool that has changed passes, and it is told",
-    "quarantine": "a tool that has changed is left out of lists and refused",
+# From the loosest word to the strictest; what follows from each. The first is what holds where nothing is said.
+_GRADED = {
+    "changed_tools": {
+        "allow": "a tool that has changed passes",
+        "warn": "a tool that has changed passes, and it is told",
+        "quarantine": "a tool that has changed is left out of lists and refused",
+    },
+    "check_schemas": {
+        "none": "arguments are not held against input schemas",
+        "pinned": "arguments that break the pinned input schema of their tool are refused",
+        "listed": "arguments that break the input schema of their tool, pinned or listed, are refused",
+    },
 }
 
 
 def _listing(old: dict[str, Any], new: dict[str, Any]) -> list[Change]:
     changes = []
-    before, after = old.get("changed_tools", "allow"), new.get("changed_tools", "allow")
-    if before != after:
-        words = list(_CHANGED_TOOLS)
-        direction = LOOSENS if words.index(after) < words.index(before) else TIGHTENS
-        place = "defaults.changed_tools"
-        changes.append(Change(direction, "changed", None, place, before, after, _CHANGED_TOOLS[after]))
+    for name, meaning in _GRADED.items():
+        words = list(meaning)
+        before, after = old.get(name, words[0]), new.get(name, words[0])
+        if before != after:
+            direction = LOOSENS if words.index(after) < words.index(before) else TIGHTENS
+            changes.append(Change(direction, "changed", None, f"defaults.{name}", before, after, meaning[after]))
     hid, hides = old.get("hide_denied_tools", False), new.get("hide_denied_tools", False)
     if hid != hides:  # they are refused in either case
         summary = f"tools that are denied whatever their arguments are {'left out of' if hides else 'shown in'} lists"

@@ -2,7 +2,7 @@
 
 Every run is replayed on its own, in the order in which its calls were decided, at their recorded times. Budgets,
 buckets, breakers and dedupe windows fill up as they would have; how a call ended feeds the breakers at the time it
-ended. Four things the record cannot tell are never guessed:
+ended. Five things the record cannot tell are never guessed:
 
 - the arguments, where the preview is cut or masked: a preview counts only if it hashes to the recorded `args_hash`.
   Otherwise a rule that looks at them (in its match, an alternative, its `unless`, its cost or its key) is *unknown*,
@@ -10,6 +10,7 @@ ended. Four things the record cannot tell are never guessed:
 - where a path led on the machine of the run, if that cannot be told here: the call is unknown;
 - which of the recorded risk classes came from the server and which from the policy then in force, where that policy is
   not known: if the new policy's rules depend on it, the call is unknown;
+- how a tool stood (new, changed, pinned), where the record does not tell: a call that hangs on it is unknown;
 - how a call would have ended that was refused then and would be let through now: it feeds no breaker.
 
 An unknown call leaves the state as if it had gone the way it went.
@@ -17,16 +18,15 @@ An unknown call leaves the state as if it had gone the way it went.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from subluminal.contracts.canonical import digest, read_args
 from subluminal.contracts.decision import Decision
-from subluminal.contracts.errors import CanonicalError
-from subluminal.contracts.history import RecordedCall, RecordedRun
+from subluminal.contracts.history import RecordedCall, RecordedRun, whole_arguments
 from subluminal.contracts.identity import Identity
 from subluminal.contracts.toolcall import ToolCall
 from subluminal.contracts.vocabulary import (
@@ -41,6 +41,7 @@ from subluminal.core.engine.bundle import Engine
 from subluminal.core.engine.matchers import selectors_match
 from subluminal.core.engine.stack import Stack, Verdict
 from subluminal.core.engine.state import LocalState
+from subluminal.policy.replay.recorded import classes_unknown
 from subluminal.policy.replay.sight import asks_for, looks_at_args
 from subluminal.policy.replay.simulate import as_recorded
 
@@ -52,6 +53,7 @@ _UNKNOWN_CODES = (UNINSPECTED_ARGS, EVALUATION_ERROR)
 _UNKNOWN = {
     "ARGUMENTS": "The recorded preview does not hold the whole arguments.",
     "PATH": "Where the path led cannot be told here.",
+    "TOOL_CLASSES": "The record does not tell how the tool stood: whether it was new, changed or pinned.",
     "RISK_CLASS": "It is not known who gave the recorded risk classes.",
 }
 _MAX_TOOLS = 4_096
@@ -133,10 +135,18 @@ class _Trial:
 
 
 class Backtest:
-    """One policy against any number of recorded runs."""
+    """One policy against any number of recorded runs. `tell` hears of each call what is decided now; of one that cannot
+    be judged, why (a word of `_UNKNOWN`)."""
 
-    def __init__(self, snapshot: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        snapshot: dict[str, Any],
+        tell: Callable[[RecordedCall, Decision, str | None], None] = lambda call, decision, unknown: None,
+        *,
+        of_repository: bool = False,
+    ) -> None:
         self.snapshot = snapshot
+        self._tell = tell
         self.runs = 0
         self.runs_selected = 0
         self.calls = 0
@@ -148,9 +158,12 @@ class Backtest:
         self.newly_allowed = Groups()
         self.refused_otherwise = Groups()
         self.unknown = Groups()
-        self._real = _stack(snapshot, snapshot.get("defaults") or {})
-        self._closed = _stack(snapshot, {"decision_on_error": "BLOCK"})
-        self._open = _stack(snapshot, {"decision_on_error": "ALLOW"})
+        defaults = snapshot.get("defaults") or {}
+        kept = {name: defaults[name] for name in ("changed_tools",) if name in defaults}
+        self._real = _stack(snapshot, defaults, of_repository)
+        self._closed = _stack(snapshot, {"decision_on_error": "BLOCK", **kept}, of_repository)
+        self._open = _stack(snapshot, {"decision_on_error": "ALLOW", **kept}, of_repository)
+        self._wanted = self._real.listing.wanted
         self._looking = {rule["rule_id"] for rule in snapshot["rules"] if looks_at_args(rule)}
         self._path_rules = {rule["rule_id"] for rule in snapshot["rules"] if asks_for("path_within", rule)}
         self._sized = {rule["rule_id"] for rule in snapshot["rules"] if asks_for("bytes", rule)}
@@ -189,16 +202,23 @@ class Backtest:
         risk, sure = recorded.tags, recorded.tags
         if risk:
             sure = frozenset() if run.policy_tags is None else risk - run.policy_tags
+        stood = recorded.stood & self._wanted
+        risk, sure = risk | stood, sure | stood
         call = ToolCall(recorded.server_name, recorded.tool_name, None, recorded.bytes_in, risk_classes=sure)
         as_recorded(call, recorded)
         needs = self._needs_of(call, risk, sure)
-        value = _arguments(recorded) if needs.args and recorded.args_hash else None
+        value = None
+        if needs.args and recorded.args_hash:
+            value = whole_arguments(recorded.args_preview, recorded.args_hash)
         unseen = needs.args and bool(recorded.args_hash) and value is None
         stack = self._closed if unseen else self._real
         if needs.risk:
             call.risk_classes = risk
-        unknown = None
-        if (unseen or needs.more) and recorded.ambiguous is None:
+        unknown = self._standing_unknown(call, recorded, sure)
+        if unknown is not None:
+            self.unknown.at(None, "UNKNOWN", unknown).add(run, recorded, _UNKNOWN[unknown])
+            stack = self._open if recorded.action == ALLOW else self._closed
+        elif (unseen or needs.more) and recorded.ambiguous is None:
             trial = self._closed.judge(call, lambda: value, lambda: recorded.args_hash, _Trial(state), now, now)
             spoken = _spoken(trial.decision)
             unknown = self._why_unknown(spoken, recorded, unseen)
@@ -207,10 +227,17 @@ class Backtest:
                 self.unknown.at(spoken.rule_id, "UNKNOWN", unknown).add(run, recorded, _UNKNOWN[unknown])
         verdict = stack.judge(call, lambda: value, lambda: recorded.args_hash, state, now, now)
         if needs.risk and unknown is None:
-            self.unknown.at(None, "UNKNOWN", "RISK_CLASS").add(run, recorded, _UNKNOWN["RISK_CLASS"])
+            unknown = "RISK_CLASS"
+            self.unknown.at(None, "UNKNOWN", unknown).add(run, recorded, _UNKNOWN[unknown])
         elif unknown is None:
             self._compare(run, recorded, verdict.decision)
+        self._tell(recorded, verdict.decision, unknown)
         return verdict
+
+    def _standing_unknown(self, call: ToolCall, recorded: RecordedCall, sure: frozenset[str]) -> str | None:
+        """Whether it hangs on how the tool stood, and the record does not tell that."""
+        unknown = classes_unknown(recorded, self._wanted) if self._wanted else frozenset()
+        return "TOOL_CLASSES" if unknown and self._needs_of(call, sure | unknown, sure).risk else None
 
     def _why_unknown(self, spoken: Decision, recorded: RecordedCall, unseen: bool) -> str | None:
         """What cannot be judged here was perhaps judged there: it is no refusal, and no permission."""
@@ -274,20 +301,10 @@ class Backtest:
         }
 
 
-def _stack(snapshot: dict[str, Any], defaults: dict[str, Any]) -> Stack:
+def _stack(snapshot: dict[str, Any], defaults: dict[str, Any], of_repository: bool) -> Stack:
     """All three stacks name their state alike, so that they work on the same."""
-    return Stack([Engine({**snapshot, "selectors": {}, "defaults": defaults}, Identity("backtest"))])
-
-
-def _arguments(call: RecordedCall) -> dict[str, Any] | None:
-    """The arguments, if the preview is all of them and unmasked: the hash proves it."""
-    if call.args_preview is None:
-        return None
-    try:
-        value, canonical = read_args(call.args_preview.encode())
-    except (CanonicalError, UnicodeEncodeError):
-        return None
-    return value if digest(canonical) == call.args_hash and isinstance(value, dict) else None
+    judged = {**snapshot, "selectors": {}, "defaults": defaults}
+    return Stack([Engine(judged, Identity("backtest"), of_repository=of_repository)])
 
 
 def _names(key: str, tree: Any) -> bool:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from subluminal.contracts.decision import PolicyRef
 from subluminal.contracts.identity import Identity
+from subluminal.contracts.vocabulary import ANNOTATED_CLASSES
 from subluminal.policy.replay.simulate import Simulation, decision_dict
 from subluminal.policy.selectors import left_out
+
+if TYPE_CHECKING:
+    from subluminal.core.engine.schemas import SchemaJudge
 
 
 class Explanation(Struct, eq=False):
@@ -37,9 +42,18 @@ def explain_call(
     wall_ms: int,
     risk_classes: frozenset[str] = frozenset(),
     repeat: int = 1,
+    of_repository: bool = False,
+    stands: frozenset[str] = frozenset(),
+    schemas: Mapping[str, SchemaJudge] | None = None,
 ) -> Explanation:
-    """Judge the call `repeat` times in a row, each a millisecond after the other, and explain the last."""
-    simulation = Simulation(snapshot, identity, wall_ms)
+    """Judge the call `repeat` times in a row, each a millisecond after the other, and explain the last.
+
+    `stands`: the classes of the tool by what is known of it, of which rules hear what they ask for. `schemas`: who says
+    whether arguments fit.
+    """
+    simulation = Simulation(snapshot, identity, wall_ms, of_repository=of_repository)
+    simulation.stack.judge_schemas_by(schemas or {})
+    risk_classes |= stands & (simulation.stack.listing.wanted | ANNOTATED_CLASSES)
     for at_ms in range(repeat):
         verdict, trace = simulation.call(server_name, tool_name, args, at_ms, risk_classes)
         simulation.settle(verdict, ok=True, latency_ms=0, at_ms=at_ms)

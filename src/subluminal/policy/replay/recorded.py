@@ -55,12 +55,16 @@ def remains_of(call: RecordedCall) -> Remains:
 
 
 class Rejudged(Struct, eq=False):
-    """`before`: how many calls of the run came before it. `doubtful`: rules that look at what the record lacks."""
+    """`before`: how many calls of the run came before it. `doubtful`: rules that look at what the record lacks.
+
+    `classes_unknown`: classes that rules ask for, and of which the record does not tell whether the tool had them.
+    """
 
     explanation: Explanation
     remains: Remains
     before: int
     doubtful: list[str]
+    classes_unknown: list[str] = []
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -68,37 +72,54 @@ class Rejudged(Struct, eq=False):
             "arguments": {"complete": self.remains.why is None, "why": self.remains.why},
             "calls_before": self.before,
             "doubtful_rules": self.doubtful,
-            "certain": not self.doubtful,
+            "classes_unknown": self.classes_unknown,
+            "certain": not self.doubtful and not self.classes_unknown,
         }
 
 
-def rejudge(snapshot: dict[str, Any], run: RecordedRun, call: RecordedCall) -> Rejudged:
+def rejudge(
+    snapshot: dict[str, Any],
+    run: RecordedRun,
+    call: RecordedCall,
+    *,
+    of_repository: bool = False,
+    decided_by: str | None = None,
+) -> Rejudged:
+    """`decided_by`: the hash of the policy that decided it then; what that one asked for is among the tags."""
     earlier = [other for other in run.calls[: run.calls.index(call)] if _was_judged(other)]
     start_ms = min([call.at_ms, *(other.at_ms for other in earlier)])
-    simulation = Simulation(snapshot, run.identity, start_ms)
+    simulation = Simulation(snapshot, run.identity, start_ms, of_repository=of_repository)
+    wanted = simulation.stack.listing.wanted
     now = 0
     for other in earlier:
         now = max(now, other.at_ms - start_ms)  # a wall clock may be set back
-        verdict = simulation.decide(_as_call(other, run), remains_of(other).value, other.args_hash, now)
+        verdict = simulation.decide(_as_call(other, run, wanted), remains_of(other).value, other.args_hash, now)
         if other.action == ALLOW and other.ended_ms is not None:
             ended = max(now, other.ended_ms - start_ms)
             simulation.settle(verdict, ok=other.status == "OK", latency_ms=other.latency_ms or 0, at_ms=ended)
     remains = remains_of(call)
     verdict, trace = simulation.judge(
-        _as_call(call, run), remains.value, call.args_hash, max(now, call.at_ms - start_ms)
+        _as_call(call, run, wanted), remains.value, call.args_hash, max(now, call.at_ms - start_ms)
     )
     explanation = Explanation(snapshot, decision_dict(verdict.decision), trace, verdict.tags)
     explanation.left_out = left_out(snapshot["selectors"], run.identity)
-    return Rejudged(explanation, remains, len(earlier), _doubtful(snapshot, trace, remains))
+    doubtful = _doubtful(snapshot, trace, remains)
+    unknown = frozenset() if decided_by == snapshot["policy_hash"] else classes_unknown(call, wanted)
+    return Rejudged(explanation, remains, len(earlier), doubtful, sorted(unknown))
+
+
+def classes_unknown(call: RecordedCall, wanted: frozenset[str]) -> frozenset[str]:
+    """Of those that rules ask for: the ones of which the record does not tell whether the tool had them."""
+    return wanted - call.stood_told - call.tags
 
 
 def _was_judged(call: RecordedCall) -> bool:
     return call.action is not None and (call.reason_code != RUN_TERMINATED or call.rule_id is not None)
 
 
-def _as_call(call: RecordedCall, run: RecordedRun) -> ToolCall:
+def _as_call(call: RecordedCall, run: RecordedRun, wanted: frozenset[str]) -> ToolCall:
     """Classes that a policy may have given are left out: the one that judges now gives its own."""
-    classes = call.tags - (run.policy_tags or frozenset())
+    classes = (call.tags - (run.policy_tags or frozenset())) | (call.stood & wanted)
     known = None if call.reason_code == TOOL_NOT_LISTED else classes
     made = ToolCall(call.server_name, call.tool_name, None, call.bytes_in, risk_classes=known)
     as_recorded(made, call)
@@ -108,12 +129,13 @@ def _as_call(call: RecordedCall, run: RecordedRun) -> ToolCall:
 def _doubtful(snapshot: dict[str, Any], trace: list[dict[str, Any]], remains: Remains) -> list[str]:
     if remains.why is None:
         return []
-    asked = {record["rule_id"] for record in trace if not _by_name(str(record["why"]))}
+    asked = {record["rule_id"] for record in trace if not by_name(str(record["why"]))}
     rules = [rule for rule in snapshot["rules"] if rule["rule_id"] in asked]
     return [rule["rule_id"] for rule in rules if any(_in_doubt(args, remains) for args in _looked_at(rule))]
 
 
-def _by_name(why: str) -> bool:
+def by_name(why: str) -> bool:
+    """Whether a rule of a trace had no say by its names or because it is off."""
     words = ("server_name", "tool_name", "risk_class", "the policy")
     return why.startswith(("disabled", "not asked")) or (why.startswith(words) and any(w in why for w in _NOT_ASKED))
 

@@ -12,6 +12,7 @@ from subluminal.contracts.identity import Identity
 from subluminal.contracts.tool_use import CALL_IDS
 from subluminal.contracts.toolcall import ToolCall
 from subluminal.core.engine.bundle import Engine
+from subluminal.core.engine.listing import QUARANTINE_RULE, SCHEMA_RULE
 from subluminal.core.engine.stack import Stack, Verdict
 from subluminal.core.engine.state import LocalState
 from subluminal.core.engine.trace import unmatched
@@ -27,13 +28,21 @@ def as_recorded(call: ToolCall, recorded: RecordedCall) -> None:
         call.call_context = {CALL_IDS[0]: recorded.tool_use_id}
 
 
+def read_once(args: bytes) -> tuple[Any, str]:
+    """The value of arguments and their hash, for calls that are made again and again."""
+    return parse(args), digest(canonical_bytes(args))
+
+
 class Simulation:
     """One run under one compiled policy, begun in this directory. `start_ms` is the wall clock at `at_ms` 0."""
 
-    def __init__(self, snapshot: dict[str, Any], identity: Identity, start_ms: int = 0) -> None:
+    def __init__(
+        self, snapshot: dict[str, Any], identity: Identity, start_ms: int = 0, *, of_repository: bool = False
+    ) -> None:
         self.snapshot = snapshot
         self.start_ms = start_ms
-        self.engine = Engine(snapshot, identity, ThisMachine(os.environ, os.getcwd()))
+        places = ThisMachine(os.environ, os.getcwd())
+        self.engine = Engine(snapshot, identity, places, of_repository=of_repository)
         self.stack = Stack([self.engine])
         self.state = LocalState()
 
@@ -42,14 +51,7 @@ class Simulation:
     ) -> tuple[Verdict, list[dict[str, Any]]]:
         """Judge one call; the trace names every rule of the policy, in order."""
         call = ToolCall(server_name, tool_name, args, len(args), risk_classes=risk_classes)
-        return self.judge(call, parse(args), digest(canonical_bytes(args)), at_ms)
-
-    def untraced(
-        self, server_name: str, tool_name: str, args: bytes, at_ms: int, risk_classes: frozenset[str]
-    ) -> Verdict:
-        """As `call`, for whoever needs no trace of it: that costs many times the judgement."""
-        call = ToolCall(server_name, tool_name, args, len(args), risk_classes=risk_classes)
-        return self.decide(call, parse(args), digest(canonical_bytes(args)), at_ms)
+        return self.judge(call, *read_once(args), at_ms)
 
     def judge(self, call: ToolCall, value: Any, args_hash: str, at_ms: int) -> tuple[Verdict, list[dict[str, Any]]]:
         """The same of a call whose arguments were read before; None: they are not known."""
@@ -60,7 +62,7 @@ class Simulation:
     def decide(
         self, call: ToolCall, value: Any, args_hash: str, at_ms: int, trace: list[dict[str, Any]] | None = None
     ) -> Verdict:
-        """The verdict alone: for calls that only have to be counted."""
+        """The verdict alone, for whoever needs no trace: that costs many times the judgement."""
         wall_ms = self.start_ms + at_ms
         return self.stack.judge(call, lambda: value, lambda: args_hash, self.state, wall_ms, at_ms, trace)
 
@@ -69,8 +71,11 @@ class Simulation:
         self.stack.settle(verdict.watch, ok, latency_ms, self.state, at_ms)
 
     def _with_disabled(self, trace: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """As the policy has them; what its defaults make rules of stands where it is judged."""
         by_id = {record["rule_id"]: record for record in trace}
-        return [by_id.get(rule["rule_id"]) or self._not_asked(rule) for rule in self.snapshot["rules"]]
+        told = [by_id.get(rule["rule_id"]) or self._not_asked(rule) for rule in self.snapshot["rules"]]
+        first = [by_id[QUARANTINE_RULE]] if QUARANTINE_RULE in by_id else []
+        return [*first, *told, *([by_id[SCHEMA_RULE]] if SCHEMA_RULE in by_id else [])]
 
     def _not_asked(self, rule: dict[str, Any]) -> dict[str, Any]:
         if not rule["enabled"]:

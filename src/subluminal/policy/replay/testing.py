@@ -10,12 +10,13 @@ from msgspec import UNSET, Struct
 
 from subluminal.contracts.identity import Identity
 from subluminal.contracts.moments import epoch_ms
+from subluminal.contracts.toolcall import ToolCall
 from subluminal.core.engine.stack import Verdict
 from subluminal.policy.compile.bundle import compile_bundle
 from subluminal.policy.compile.snapshot import read_source
 from subluminal.policy.lint.findings import shown
 from subluminal.policy.replay.cases import Call, CaseFile, Expect, Test, load_cases, policy_of
-from subluminal.policy.replay.simulate import Simulation
+from subluminal.policy.replay.simulate import Simulation, read_once
 
 _HOUR_MS = 3_600_000
 
@@ -71,11 +72,13 @@ class FileResult(Struct, eq=False):
         }
 
 
-def run_file(path: str, pattern: str | None = None) -> FileResult:
-    """Run the tests of one file whose name contains `pattern`; raises PolicyError if a file is broken."""
+def run_file(path: str, pattern: str | None = None, snapshot: dict[str, Any] | None = None) -> FileResult:
+    """Run the tests of one file whose name contains `pattern`; raises PolicyError if a file is broken.
+
+    `snapshot`: not the policy that the file is about, but this one."""
     cases = load_cases(path)
     policy = policy_of(path, cases)
-    snapshot = compile_bundle(read_source(policy), policy)
+    snapshot = compile_bundle(read_source(policy), policy) if snapshot is None else snapshot
     outcome = FileResult(path, policy, {rule["rule_id"]: False for rule in snapshot["rules"] if rule["enabled"]})
     for test in _selected(cases, pattern):
         started = time.perf_counter()
@@ -101,17 +104,20 @@ def run_test(
     at_ms = 0
     for number, call in enumerate(test.calls, 1):
         at_ms = at_ms if call.at_ms is UNSET else call.at_ms
-        words = (call.server_name, call.tool_name, msgspec.json.encode(call.args))
-        classes, hour = frozenset(call.risk_class), -1
+        raw = msgspec.json.encode(call.args)
+        read, classes, hour = read_once(raw), frozenset(call.risk_class), -1
         for repeat in range(1, call.repeat + 1):
             at_ms += call.every_ms if repeat > 1 else 0
             before, hour = hour, (start_ms + at_ms) // _HOUR_MS
+            made = ToolCall(call.server_name, call.tool_name, raw, len(raw), risk_classes=classes)
             trace: list[dict[str, Any]] | None = None
             if hour != before or repeat == call.repeat or (number, repeat) == traced:
-                verdict, trace = simulation.call(*words, at_ms, classes)
-                covered.update({record["rule_id"]: True for record in trace if record["matched"]})
+                verdict, trace = simulation.judge(made, *read, at_ms)
+                covered.update(
+                    {record["rule_id"]: True for record in trace if record["matched"] and record["rule_id"] in covered}
+                )
             else:
-                verdict = simulation.untraced(*words, at_ms, classes)
+                verdict = simulation.decide(made, *read, at_ms)
             differences = compare(call.expect, verdict)
             if differences and trace is None:
                 return run_test(test, snapshot, covered, (number, repeat))

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from harness.hooks import HookClient
+from harness.processes import is_alive
 from harness.waiting import wait_for
 from subluminal.adapters.hook import build
 from subluminal.adapters.hook.command import REFUSED, hook_command
@@ -64,8 +65,10 @@ def judge_of(client: HookClient) -> int:
 
 
 def kill_judge(client: HookClient) -> None:
-    os.kill(judge_of(client), signal.SIGKILL)
-    wait_for(lambda: client.judges, what="the death of the judge", enough=lambda found: not found)
+    judge = judge_of(client)
+    os.kill(judge, signal.SIGKILL)
+    # Dead, not dying: its command line is gone before its socket is, and who asks there meanwhile is refused.
+    wait_for(lambda: not is_alive(judge), what="the death of the judge")
 
 
 def socket_of(client: HookClient) -> Path:

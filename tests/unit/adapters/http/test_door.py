@@ -70,6 +70,33 @@ def test_what_was_judged_is_what_is_forwarded_byte_for_byte(tmp_path: Path) -> N
     assert [event["call"]["transport"] for event in door.events.events_of("tool_call_start")] == ["mcp_http"]
 
 
+def test_whoever_hears_an_answer_finds_its_decision_on_record_however_many_come_at_once(tmp_path: Path) -> None:
+    with raw_server() as server, proxy(tmp_path, with_rules(DENY_RM), url=server.url) as door:
+        door.initialize()
+        connections = [door.connect() for _ in range(24)]
+        for _ in range(3):
+            for number, connection in enumerate(connections):
+                message = call("rm" if number % 4 == 3 else "a", {"n": number})
+                connection.send(door.request(json.dumps(message).encode()))
+            for number, connection in enumerate(connections):
+                answer = connection.answer().json()
+                started = {
+                    json.loads(event["call"]["preview"]["args_preview"])["n"]: event["call"]["call_id"]
+                    for event in door.events.events_of("tool_call_start")
+                }
+                decided = {
+                    event["call"]["call_id"]: event["decision"]["action"]
+                    for event in door.events.events_of("tool_call_decision")
+                }
+                assert decided[started[number]] == ("BLOCK" if "error" in answer else "ALLOW")
+        for connection in connections:
+            connection.close()
+        told = {name: value for name, value in call("rm").items() if name != "id"}
+        assert door.post(told).status == 400
+        assert [event["decision"]["action"] for event in door.events.events_of("tool_call_decision")][72:] == ["BLOCK"]
+    assert len(ends(door)) == 73
+
+
 def test_a_session_is_the_servers_own(tmp_path: Path) -> None:
     with raw_server() as server, proxy(tmp_path, OBSERVE, url=server.url) as door:
         assert door.initialize().header("mcp-session-id") == "session-1"

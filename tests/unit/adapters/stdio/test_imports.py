@@ -63,6 +63,7 @@ FORBIDDEN = {
     "asyncio", "json", "typing_extensions", "dataclasses", "inspect", "yaml", "ruamel", "click", "rich", "subprocess",
     "threading", "logging", "re2", "hashlib", "_hashlib", "ssl", "socket", "sqlite3", "tomllib", "tomlkit", "aiohttp",
     "pathlib", "tempfile", "random", "importlib.metadata", "pkg_resources", "argparse", "shutil", "unicodedata",
+    "jsonschema", "referencing", "rpds", "attr", "attrs",
 }  # fmt: skip
 
 

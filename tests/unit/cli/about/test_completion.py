@@ -46,7 +46,7 @@ def test_another_shell_is_refused(tmp_path):
     ("line", "expected"),
     [
         ("sub que", ["query"]),
-        ("sub r", ["restore", "run", "runs"]),
+        ("sub r", ["restore", "run", "replay", "runs"]),
         ("sub query --dec", ["--decision"]),
         ("sub tail --no", ["--no-follow"]),
         ("sub runs --client cl", ["claude"]),

@@ -28,7 +28,10 @@ def test_each_setting_names_the_place_that_it_comes_from(tmp_path):
     (work / ".subluminal").mkdir()
     home.mkdir(mode=0o700)
     own, project = home / "config.toml", work / ".subluminal" / "config.toml"
-    own.write_text('[shim]\ntimeout_ms = 9000\nmax_preview_bytes = 500\n[servers.git]\naudit = "before"\n')
+    own.write_text(
+        '[shim]\ntimeout_ms = 9000\nmax_preview_bytes = 500\n[servers.git]\naudit = "before"\nrecord.results = "all"\n'
+        "[record]\nmax_result_bytes = 7\n"
+    )
     own.chmod(0o600)
     project.write_text("[shim]\nmax_preview_bytes = 100\n")
     found = settings(home, work, SUB_HEALTH_MS="1000")
@@ -37,6 +40,9 @@ def test_each_setting_names_the_place_that_it_comes_from(tmp_path):
     assert found["shim.health_ms"] == (1000, "SUB_HEALTH_MS")
     assert found["shim.refusal_style"] == ("error", "default")
     assert found["servers.git.audit"] == ("before", str(own))
+    assert found["servers.git.record.results"] == ("all", str(own))
+    assert (found["record.results"], found["record.max_result_bytes"]) == (("off", "default"), (7, str(own)))
+    assert settings(home, work, SUB_RECORD_RESULTS="all")["record.results"] == ("all", "SUB_RECORD_RESULTS")
     assert found["home"] == (str(home), "SUB_HOME")
 
 

@@ -82,6 +82,8 @@ def test_runs_that_contradict_each_other_suggest_nothing(tmp_path: Path) -> None
     as_transcripts(runs, tmp_path)
     found = suggest(tmp_path)
     assert found.returncode == 1 and "Nothing is suggested" in found.stderr and found.stdout == ""
+    told = json.loads(suggest(tmp_path, "--json").stdout)
+    assert (told["policy"], told["tests"], told["written"], told["runs"]) == (None, None, [], 10)
 
 
 def test_foreign_files_and_places_that_are_not_there_get_a_sentence(tmp_path: Path) -> None:

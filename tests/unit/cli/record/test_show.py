@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import sys
+from contextlib import closing
+from hashlib import sha256
 
 import pytest
 
@@ -242,6 +245,33 @@ def test_a_policy_that_is_read_again_says_what_changed(tmp_path):
         "team-default read again, unchanged",
         "team-default 1.2.0 to 1.3.0 (aaaaaaaa to bbbbbbbb)",
     ]
+
+
+def test_a_policy_that_is_read_again_names_the_rules_that_differ(tmp_path):
+    old, new = ["kept", "edited", "gone"], ["kept", "edited", *(f"new-{n}" for n in range(5))]
+    texts = [
+        json.dumps({"rules": [{"rule_id": rule, "is": number if rule == "edited" else 0} for rule in ids]})
+        for number, ids in enumerate((old, new))
+    ]
+    hashes = [sha256(text.encode()).hexdigest() for text in texts]
+    maker = EventMaker("run-1", "shim-1")
+    load = {"ok": True, "origin": "user"}
+    loads = [maker.event("policy_loaded", policy={**POLICY, "policy_hash": name}, load=load) for name in hashes]
+    stored(tmp_path / "sub", [maker.run_start(), *maker.call(), *loads])
+
+    def told(*kept: str) -> str:
+        with closing(sqlite3.connect(tmp_path / "sub" / "ledger.db")) as ledger, ledger:
+            ledger.executemany(
+                "UPDATE policy_versions SET rules_json = ? WHERE rules_hash = ?", zip(kept, hashes, strict=True)
+            )
+        return run_sub(tmp_path / "sub", "show").stdout
+
+    assert f"team-default 1.2.0, changed ({hashes[0][:8]} to {hashes[1][:8]})" in told(texts[0], texts[0]), (
+        "not its text"
+    )
+    assert "1.2.0, changed (added new-0, new-1, new-2 and 2 more; removed gone; changed edited)" in told(*texts)
+    item = json.loads(run_sub(tmp_path / "sub", "show", "--json").stdout)["timeline"][-1]
+    assert item["rules"]["removed"] == ["gone"] and item["before"]["policy_hash"] == hashes[0]
 
 
 # -- help -------------------------------------------------------------------------------------------------------------

@@ -106,6 +106,39 @@ def test_export_never_overwrites_and_names_what_it_does_not_find(sub: Run, tmp_p
     assert sub("export", "run", "nobody").returncode == 2
 
 
+def test_the_runs_that_match_are_exported_each_once(home: Path, sub: Run, elsewhere: Run, tmp_path: Path) -> None:
+    store = Store(str(home / "ledger.db"))
+    for run_id in ("odd/1", "odd?1", "other"):  # two ids that make the same name of a file
+        lines = EventMaker(run_id, f"shim of {run_id}").whole_run(1)
+        store.write(lambda lines=lines: [store.add(line) for line in lines])
+    store.close()
+
+    def rows(*options: str) -> list[dict[str, Any]]:
+        done = sub("export", "runs", "--run", "odd/1", "--run", "odd?1", "-o", "traces", "--json", *options)
+        assert done.returncode == 0, done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    assert [row["exported"] for row in rows("--dry-run")] == [False, False] and not (tmp_path / "traces").exists()
+    first = rows()
+    assert {row["run_id"] for row in first} == {"odd/1", "odd?1"} and all(row["exported"] for row in first)
+    assert sorted(path.name for path in (tmp_path / "traces").iterdir()) == sorted(
+        Path(row["path"]).name for row in first
+    )
+    for row in first:
+        assert elsewhere("verify", str(tmp_path / row["path"])).returncode == 0
+    assert [row["exported"] for row in rows()] == [False, False]
+    assert rows("--decision", "THROTTLE") == []
+    told = sub("export", "runs", "-o", "traces")
+    assert b"there already" in told.stderr and b"other.tar.gz" in told.stdout
+    assert sub("export", "runs").returncode == 2
+
+
+def test_export_runs_says_why_it_cannot_write(sub: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    done = sub("export", "runs", "-o", "file")
+    assert done.returncode == 2 and b"cannot be made" in done.stderr and b"Traceback" not in done.stderr
+
+
 def test_ingest_keeps_good_lines_and_names_bad_ones(elsewhere: Run, tmp_path: Path) -> None:
     lines = EventMaker("run-9", "shim-9").whole_run(2)
     lines[2:2] = [b"{", b"", b'{"control":"stop"}', b"x" * (1 << 21)]

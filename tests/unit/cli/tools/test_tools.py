@@ -45,13 +45,26 @@ class Desk:
             command, env={**environ, **env}, cwd=self.path, capture_output=True, text=True, check=False
         )
 
-    def json(self, *words: str) -> Any:
+    def policy_command(self, *words: str) -> subprocess.CompletedProcess[str]:
+        environ = {key: value for key, value in self.setup.env.items() if key != "SUB_RUN_ID"}
+        command = [sys.executable, "-m", "subluminal", "policy", *words]
+        return subprocess.run(command, env=environ, cwd=self.path, capture_output=True, text=True, check=False)
+
+    def explained(self, name: str, *words: str) -> dict[str, Any]:
+        done = self.policy_command(
+            "explain", str(self.setup.policy), "--server", "fs", "--tool", name, *words, "--json"
+        )
+        assert done.returncode == 0, done.stderr
+        told: dict[str, Any] = json.loads(done.stdout)
+        return told
+
+    def rows(self, *words: str) -> list[dict[str, Any]]:
         done = self.sub(*words, "--json")
         assert done.returncode in (0, 1), done.stderr
-        return json.loads(done.stdout)
+        return [json.loads(line) for line in done.stdout.splitlines()]
 
     def states(self) -> dict[str, str]:
-        return {row["name"]: row["state"] for row in self.json()["tools"] if row["kind"] == "tool"}
+        return {row["name"]: row["state"] for row in self.rows() if row["kind"] == "tool"}
 
 
 def listed(agent: Agent) -> list[str]:
@@ -173,8 +186,73 @@ def test_a_lock_that_cannot_be_read_is_never_no_pins(desk: Desk) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_explain_judges_a_tool_as_it_stands_here_and_says_so(desk: Desk) -> None:
+    desk.session("run-1")
+    desk.server.says([tool("read", "Reads any file."), tool("keep", "Keeps.")])
+    desk.session("run-2")
+    told = desk.explained("read")
+    assert (told["decision"]["rule_id"], told["decision"]["reason_code"]) == (
+        "defaults.changed_tools",
+        "TOOL_QUARANTINED",
+    )
+    assert told["tags"] == ["changed"] and told["trace"][0]["rule_id"] == "defaults.changed_tools"
+    assert desk.explained("keep")["decision"]["action"] == "ALLOW"
+    text = desk.policy_command("explain", str(desk.setup.policy), "--server", "fs", "--tool", "read").stdout
+    assert "quarantined here, with the classes changed, unpinned (sub tools show fs/read)" in text
+    (desk.path / "sub" / "tools.lock").write_text("{")
+    (desk.path / "sub" / "tools.lock").chmod(0o600)
+    done = desk.policy_command("explain", str(desk.setup.policy), "--server", "fs", "--tool", "keep")
+    assert "every tool counts as changed until it is mended" in done.stdout and "Traceback" not in done.stderr
+
+
+def test_explain_holds_arguments_against_the_schema_that_is_known_here(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, changed_tools="allow", check_schemas="listed")
+    desk.server.says([tool("read", inputSchema={"type": "object", "required": ["path"]})])
+    desk.session("run-1")
+    told = desk.explained("read")
+    assert told["decision"]["reason_code"] == "SCHEMA_MISMATCH" and "`path` is missing" in told["decision"]["summary"]
+    assert told["trace"][-1]["rule_id"] == "defaults.check_schemas"
+    told = desk.explained("read", "--args", '{"path": "/x"}')
+    assert told["decision"]["action"] == "ALLOW" and told["trace"][-1]["why"].startswith("the arguments fit")
+
+
+def test_recorded_calls_are_judged_by_how_their_tools_stood(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, changed_tools="allow")
+    for run, description in (("run-1", "Reads a file."), ("run-2", "Reads any file.")):
+        desk.server.says([tool("read", description), tool("keep", "Keeps.")])
+        with desk.shim(run).start() as agent:
+            listed(agent)
+            assert "result" in agent.call("read") and "result" in agent.call("keep")
+            agent.finish()
+    strict = tmp_path / "strict.json"
+
+    def check(*rules: dict[str, Any], **defaults: str) -> dict[str, Any]:
+        strict.write_text(
+            json.dumps({**desk.policy, "defaults": {"decision_on_error": "BLOCK", **defaults}, "rules": rules})
+        )
+        events = str(tmp_path / "events-fs.jsonl")
+        found: dict[str, Any] = json.loads(
+            desk.policy_command("check", str(strict), "--against", events, "--json").stdout
+        )
+        return found
+
+    def deny(word: str) -> dict[str, Any]:
+        return {"rule_id": word, "kind": "deny", "match": {"risk_class": [word]}, "effect": {"action": "BLOCK"}}
+
+    held = check(changed_tools="quarantine")
+    assert (held["calls"], held["new_blocks"], held["unknown_total"]) == (4, 1, 0)
+    (example,) = held["newly_refused"][0]["examples"]
+    assert (example["run_id"], example["tool_name"]) == ("run-2", "read")
+    fresh = check(deny("new"))
+    assert (fresh["new_blocks"], fresh["unknown_total"]) == (2, 0), "both in the first run"
+    loose = check(deny("unpinned"))
+    assert (loose["new_blocks"], loose["unknown_total"]) == (3, 1), (
+        "whether keep was pinned before run-2 is not on record"
+    )
+
+
 def test_what_is_not_known_is_a_sentence(desk: Desk) -> None:
     done = desk.sub("show", "nothing/here")
     assert done.returncode == 2 and "nothing is known of nothing/here" in done.stderr
     assert "No server has been seen here yet" in desk.sub().stderr
-    assert desk.json() == {"tools": []}
+    assert desk.rows() == []

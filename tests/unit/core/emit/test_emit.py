@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from subluminal.contracts.decision import Decision, Hint, PolicyRef
 from subluminal.contracts.events import decode_event, encode_event
 from subluminal.contracts.identity import Identity, Source
+from subluminal.contracts.jsontext import quote
 from subluminal.contracts.toolcall import ToolCall
 from subluminal.core.emit.emitter import Emitter
 
@@ -54,8 +55,7 @@ def lines(text: str, number: int = 3) -> list[str]:
     )
     hint = Hint(text, "BUDGET", {"a": text, "b": [1, {"c": number}]}, text)
     would = Decision("BLOCK", None, "critical", text, text, policy=policy)
-    ref = emitter.call_ref("c1", call, "b" * 64)
-    shown = (text, True, (text, "token"))
+    shown = (quote(text), True, (text, "token"))
     decisions = [
         Decision(policy=policy, would=would, summary=text),
         Decision("THROTTLE", text, "warn", text, text, policy=policy, backoff_ms=number),
@@ -67,9 +67,15 @@ def lines(text: str, number: int = 3) -> list[str]:
     )
     health = dict.fromkeys(("uptime_ms", "calls_total", "calls_pending", "events_held", "previews_shed"), number)
     trip: dict[str, Any] = {"rule_id": text, "reason_code": text, "scope": "run", "threshold": number, "window_ms": 10}
+    opened = emitter.run_start(WALL, "guardrails", [policy, policy], {"server_name": text})
+    nothing, _ = emitter.tool_call_start(WALL + 1, call, "c1", "b" * 64, 1 + number, (None, False, ()), [text, "b"])
+    plain = (quote(text), False, ())
+    started, ref = emitter.tool_call_start(WALL + 1, call, "c1", "b" * 64, 1 + number, plain, [])
     return [
-        emitter.run_start(WALL, "guardrails", [policy, policy], {"server_name": text}),
-        emitter.tool_call_start(WALL + 1, call, "c1", "b" * 64, 1 + number, (None, False, ()), [text, "b"]),
+        opened,
+        nothing,
+        started,
+        emitter.tool_call_end(WALL + 1, ref, "OK", number, number, plain),
         *(emitter.tool_call_decision(WALL + 2, ref, decision) for decision in decisions),
         emitter.tool_call_end(WALL + 3, ref, "OK", number, number, shown, None, "c" * 64, 5, 6),
         emitter.tool_call_end(

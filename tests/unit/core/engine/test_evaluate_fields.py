@@ -114,6 +114,12 @@ def at_hours(*hours: int) -> Script:
     return script
 
 
+def with_schemas(run: Run) -> str:
+    """By a judge of schemas that nothing fits."""
+    run.stack.judge_schemas_by({"s": lambda tool, args, which: f"no {which} schema is ever satisfied"})
+    return run.action("t")
+
+
 def decision(member: str, *calls: Any) -> Script:
     """One member of the last decision."""
 
@@ -311,6 +317,8 @@ CASES = [
     Case("Defaults.hide_denied_tools", [DENY], ("defaults", "hide_denied_tools"),
          lambda run: run.stack.listing.hides(ToolCall("s", "t", None, 0)), True,
          defaults={"decision_on_error": "BLOCK", "hide_denied_tools": True}),
+    Case("Defaults.check_schemas", [rule("a", "allow")], ("defaults", "check_schemas"), with_schemas, R,
+         defaults={"decision_on_error": "BLOCK", "check_schemas": "pinned"}),
     selector("env", ["prod"]),
     selector("agent_id", ["other"]),
     selector("client", ["claude"]),

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.engine import Run, compiled, rule
+from subluminal.contracts.decision import refusal_message
 from subluminal.core.engine.hints import MAX_HINT_CHARS, MAX_SUMMARY_CHARS, duration, fill, show_name, suggest
 
 R = "REJECT_WITH_HINT"
@@ -41,6 +42,13 @@ def test_each_kind_of_rule_gives_its_kind_of_hint(kind: str, spec: dict[str, Any
     assert decision.hint.hint_kind == hint_kind
     assert decision.hint.hint_text
     assert decision.hint.retry_advice
+
+
+def test_a_rule_with_words_of_its_own_says_once_that_the_call_is_not_to_be_made_again() -> None:
+    decision = second("deny", {"action": R, "message": "Files stay.", "hint_text": "Move it to ./trash."})
+    told = refusal_message(decision)
+    assert told.endswith("(rule the-rule): Files stay. Do not retry the same call. Move it to ./trash.")
+    assert decision.hint.retry_advice == "Do not retry the same call."
 
 
 @pytest.mark.parametrize("kind_spec", [("budget", BUDGET), ("rate_limit", RATE), ("deny", {}), ("breaker", LOOP)])

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import random
 
+import msgspec
 import pytest
 
 from harness.secret_corpus import TEXT_ENCODINGS, encodings
-from subluminal.core.redact.preview import MAX_ERROR_LINE, error_line, preview
+from subluminal.core.redact.preview import MAX_ERROR_LINE, error_line, preview, previewer
 from subluminal.core.redact.redactor import INJECTED, Redactor
 
 SECRET = "ghp_Ab3dEf6hIjKl9nOpQrStUvWxYz0123456789"
@@ -118,3 +119,31 @@ def test_a_very_long_error_shows_no_part_of_a_secret_at_its_seams() -> None:
         assert error_line(head + SECRET + tail, redactor) == "ValueError: no"
         line = error_line("." * 300 + SECRET * 2000, redactor)
         assert SECRET[:6] not in line
+
+
+def test_what_a_producer_shows_is_the_same_preview_as_json_whatever_its_redactor_looks_for() -> None:
+    texts = [
+        b'{"a":"b\\n"}',
+        b"",
+        None,
+        b"x" * 99,
+        b"x" * 101,
+        "é".encode(),
+        b"\xff",
+        b"my-own-word here",
+        SECRET.encode(),
+    ]
+    for redactor in (Redactor(), Redactor(["my-own-word"]), Redactor(patterns=[("own", "my-own")])):
+        show = previewer(100, redactor)
+        for text in texts:
+            shown, truncated, flags = preview(text, 100, redactor)
+            quoted = None if shown is None else msgspec.json.encode(shown).decode()
+            assert show(text) == (quoted, truncated, flags)
+
+
+def test_a_token_that_comes_up_later_is_not_shown_from_then_on() -> None:
+    redactor = Redactor()
+    show = previewer(100, redactor)
+    assert show(b"renewed-0123456789") == ('"renewed-0123456789"', False, ())
+    redactor.learn("renewed-0123456789")
+    assert show(b"renewed-0123456789") == ('"[REDACTED:injected_secret]"', False, ("injected_secret",))

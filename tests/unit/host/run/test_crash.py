@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import shutil
@@ -13,7 +14,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from subluminal.core.engine.state import KEYED, MARK, MAX_VALUES, RUN, WIDE, WINDOW, LocalState, terminate_op
+from subluminal.core.engine.state import (
+    KEYED,
+    MARK,
+    MAX_VALUES,
+    RUN,
+    WIDE,
+    WINDOW,
+    LocalState,
+    StateUnavailable,
+    terminate_op,
+)
 from subluminal.host.run import table
 from subluminal.host.run.pages import RINGS
 from subluminal.host.run.state import SharedState
@@ -146,6 +157,39 @@ def test_a_termination_that_is_cut_short_is_whole_or_nothing(
         assert survivor.terminated == ("CODE", "why")
 
 
+class Full(Dying):
+    """No store goes through from this one on."""
+
+    def pwrite(self, fd: int, raw: bytes, offset: int) -> int:
+        if self.writes >= self.at:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().pwrite(fd, raw, offset)
+
+
+def test_after_calls_that_could_not_be_written_no_call_is_judged_by_state_that_cannot_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, other = opened(tmp_path), opened(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(table, "os", Full(0, 0))
+        state.keep(2)
+        state.begin()
+        state.commit([(RUN, b"k" * 16, (1, 1, 0))], True)
+        state.let_go()
+        for _ in range(2):
+            state.keep(8)
+            state.begin()
+            with pytest.raises(StateUnavailable, match="cannot be written"):
+                state.commit([(RUN, b"k" * 16, (1, 1, 0))], True)
+            assert other.try_lock(), "and nobody is kept out"
+            other.let_go()
+    state.keep(8)
+    state.begin()
+    assert state.get(RUN, b"k" * 16) is None
+    state.commit([(RUN, b"k" * 16, (1, 1, 0))], True)
+    assert other.try_lock(), "the first that goes through is written by itself"
+
+
 def most_of(pool: int, dice: random.Random) -> tuple[int, ...]:
     """Values of an entry, some of them of a window in full use."""
     count = dice.choice([3, 3, MAX_VALUES]) if pool == KEYED else dice.choice([1, 1, 2, 40]) if pool == WINDOW else 3
@@ -250,6 +294,46 @@ class TableModel(RuleBasedStateMachine):
         for op in ops:
             assert state.get(op[0], op[1]) == self.model.get(op[0], op[1])
         assert state.commit(ops, True) == self.model.commit(ops, True)
+
+    @rule(view=st.integers(0, 2), calls=st.lists(st.sampled_from(["run", "wide", "none"]), min_size=2, max_size=9))
+    def change_several_under_one_lock(self, view: int, calls: list[str]) -> None:
+        state = self.views[view]
+        state.keep(len(calls))
+        for kind in calls:
+            if kind == "none":
+                assert state.next_seq() == self.model.next_seq()
+            else:
+                self.change(view, kind == "wide")
+        state.let_go()
+
+    @rule(view=st.integers(0, 2), calls=st.integers(2, 9), at=st.integers(0, 9), share=st.sampled_from([0.0, 0.5, 1.0]))
+    def kill_one_at_a_store_of_several(self, view: int, calls: int, at: int, share: float) -> None:
+        """None of them has gone anywhere before `let_go`: the first few of them are there, or none."""
+        state, made = self.views[view], [ops_of(self.dice, self.keys, False) for _ in range(calls)]
+        real, table.os = table.os, Dying(at, share)  # type: ignore[attr-defined]
+        try:
+            state.keep(calls)
+            for ops in made:
+                state.begin()
+                state.commit(ops, True)
+            state.let_go()
+            at = -1
+        except Killed:
+            pass
+        finally:
+            table.os = real  # type: ignore[attr-defined]
+        self.restart(view)
+        found = content(self.views[view], self.keys)
+        whole = self.model_after(made) == found
+        assert whole or at >= 0, "what was let go is there"
+        while content(self.model, self.keys) != found:
+            self.model.commit(made.pop(0), True)
+
+    def model_after(self, made: list[list[tuple[Any, ...]]]) -> dict[tuple[int, bytes], Any]:
+        after = content(self.model, self.keys)
+        for ops in made:
+            after |= {(op[0], op[1]): op[2] for op in ops}
+        return after
 
     @rule(view=st.integers(0, 2))
     def count(self, view: int) -> None:

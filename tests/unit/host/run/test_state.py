@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.effort import calls_made
 from harness.engine import Run, compiled, rule
 from harness.waiting import GENEROUS_S
 from subluminal.core.engine.state import (
@@ -73,6 +74,44 @@ def test_what_one_commits_another_sees() -> None:
     assert value(one) == 2
     assert value(shared()) == 2, "and one that comes later"
     assert value(shared("another run")) is None
+
+
+def test_calls_that_follow_at_once_are_judged_under_one_lock_and_others_come_after_them() -> None:
+    one, two = shared(), shared()
+    one.keep(3)
+    put(one, 1)
+    put(one, 2)
+    assert not two.try_lock(), "it is still ours"
+    put(one, 3)
+    assert two.try_lock(), "the third was the last"
+    assert value(two) == 3
+
+
+@pytest.mark.parametrize("how", ["begin", "next_seq", "terminated"])
+def test_a_run_that_is_killed_while_its_lock_is_kept_is_seen_to_be(how: str) -> None:
+    one, two = shared(), shared()
+    one.keep(8)
+    put(one, 1)
+    two.table.kill()
+    if how == "terminated":
+        assert one.terminated is not None, "a look needs no lock"
+        return
+    if how == "begin":
+        one.let_go()  # the calls that were read together are judged together
+        put(one, 2)
+    else:
+        one.next_seq()
+    assert one.stopped and two.try_lock()
+
+
+def test_a_lock_that_was_kept_for_calls_that_do_not_come_is_let_go() -> None:
+    one, two = shared(), shared()
+    one.keep(8)
+    put(one, 1)
+    one.let_go()
+    assert value(two) == 1
+    put(one, 2)
+    assert value(two) == 2, "and nothing is kept after it"
 
 
 def test_call_numbers_run_through_all_processes_of_a_run() -> None:
@@ -394,6 +433,46 @@ def test_an_entry_that_was_written_many_times_may_become_longer() -> None:
             view.begin()
             assert (view.get(KEYED, KEY), view.get(RUN, other)) == (values, values[:3])
             view.abandon()
+
+
+def test_an_entry_that_others_made_longer_in_the_same_place_is_written_as_it_stands() -> None:
+    """One knows the first and the last of three entries, which stand where they stood: the first is another one now."""
+    one, two = shared(), shared()
+    first, middle, last = key(1), key(2), key(3)
+    one.begin()
+    one.commit([(RUN, first, (1, 1, 1)), (KEYED, middle, (1, 2, 3, 4, 5)), (RUN, last, (1, 1, 1))])
+    for number in range(4):
+        for state in (two, one):
+            state.begin()
+            state.commit([(RUN, first, (number, 0, 0)), (RUN, last, (number, 0, 0))])
+    five = (1, 2, 3, 4, 5)
+    for name, values in ((first, five), (middle, five[:3]), (last, five), (last, five[:3])):
+        one.begin()
+        one.commit([(RUN, name, values)])
+    two.begin()
+    assert [two.get(RUN, name) for name in (first, middle, last)] == [five, five[:3], five[:3]]
+    two.commit([(RUN, first, (7, 7, 7))])
+    for state in (one, two, shared()):
+        state.begin()
+        assert [state.get(RUN, name) for name in (first, middle, last)] == [(7, 7, 7), five[:3], five[:3]]
+        state.abandon()
+
+
+def test_a_call_after_another_process_costs_little_more_than_one_after_our_own() -> None:
+    """What stands where it stood is not searched for, and values are put in their places as ever."""
+    one, two = shared(), shared()
+    names = [key(number) for number in range(10)]
+
+    def call(state: SharedState) -> None:
+        state.begin()
+        counts = [state.get(RUN, name) or (0, 0, 0) for name in names]
+        state.commit([(RUN, name, (count[0] + 1, 0, 0)) for name, count in zip(names, counts, strict=True)], True)
+
+    for state in (one, two) * 4:
+        call(state)
+    after_other = calls_made(lambda: call(one))
+    after_own = calls_made(lambda: call(one))
+    assert after_other <= after_own + 20 + 3 * len(names)
 
 
 @pytest.mark.parametrize("again", [(5,), (5, 6)], ids=["as long", "longer"])

@@ -125,6 +125,7 @@ def test_the_upstream_sees_the_client_s_environment_but_not_our_controls() -> No
         "SUB_SECRET_OTHER": VALUE,
         "SUB_SECRET_BINDINGS": "[]",
         "SUB_AUDIT": "before",
+        "SUB_CORE": "c",
     }
     kept = {"PATH", "SUBMARINE", "SUB_TITLE"}
     assert upstream_environ(environ, server()) == {name: environ[name] for name in kept}

@@ -142,6 +142,16 @@ def test_a_filter_that_does_not_exist_is_never_passed_over_in_silence(server: Se
     assert status == 400 and "is no filter" in answer["error"] and hint in answer["hint"]
 
 
+def test_the_hint_ledger_says_what_followed_a_refusal(server: Server) -> None:
+    maker = EventMaker("run-hints", "shim-hints", start_ms=1_900_000_000_000)
+    lines = [maker.run_start(), *maker.call("BLOCK"), *maker.call(), maker.run_end()]
+    assert server.ask("/v1/events", b"\n".join(lines))[0] == 200
+    (rule,) = server.ask("/v1/hints?since_ms=1900000000000&rule_id=deny-writes")[1]["rules"]
+    assert (rule["outcomes"]["corrected"], rule["recovery_rate"]) == (1, 1.0)
+    assert server.ask("/v1/hints?rule_id=other") == (200, {"rules": []})
+    assert server.ask("/v1/hints?rule=x")[1]["hint"].startswith("Did you mean rule_id?")
+
+
 def test_a_live_stream_with_an_unknown_filter_is_refused_before_it_begins(server: Server) -> None:
     async def follow() -> int:
         async with ClientSession() as session:

@@ -105,6 +105,24 @@ FILTERS: dict[str, tuple[dict[str, Any], Any]] = {
 }
 
 
+@pytest.mark.parametrize("name", [*FILTERS, "text", "reason"])
+def test_without_patience_a_search_comes_in_pieces_and_misses_nothing(
+    ledger: Ledger, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("subluminal.ledger.read.ledger.FIRST_PIECE", 7)
+    others: dict[str, dict[str, Any]] = {"text": {"text": "clean"}, "reason": {"reason_code": ["DENYLIST_MATCH"]}}
+    filters = Filters(**(others[name] if name in others else FILTERS[name][0]))
+    for limit in (1, 10, 1000):
+        found, cursor, pages = [], None, 0
+        while pages == 0 or cursor is not None:
+            page = ledger.calls(filters, limit=limit, cursor=cursor, patience_s=0.0)
+            assert len(page.rows) <= limit
+            found += page.rows
+            cursor, pages = page.next_cursor, pages + 1
+        assert found == ledger.calls(filters, limit=1000).rows
+        assert pages > 5 or name not in others
+
+
 @pytest.mark.parametrize("name", FILTERS)
 def test_filters_find_exactly_what_a_plain_loop_finds(ledger: Ledger, name: str) -> None:
     conditions, matches = FILTERS[name]

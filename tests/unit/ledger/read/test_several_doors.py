@@ -12,6 +12,7 @@ from harness.ledger import EventMaker, verify_all
 from subluminal.contracts.filters import Filters
 from subluminal.ledger.fold.joined import MAX_ALIKE
 from subluminal.ledger.read.ledger import Ledger, open_ledger
+from subluminal.ledger.read.timeline import timeline
 from subluminal.ledger.store.prune import prune
 from subluminal.ledger.store.writer import Store
 
@@ -151,3 +152,12 @@ def test_what_is_pruned_leaves_nothing_behind(record: Record) -> None:
     record.add(*record.both("toolu_1"), record.hook.run_end(), record.shim.run_end())
     assert len(prune(record.store, "2999-01-01T00:00:00.000Z")) == 1
     assert record.store.connection.execute("SELECT count(*) FROM joined").fetchone() == (0,)
+
+
+def test_doors_are_told_in_the_order_of_time_whichever_journal_was_read_first(record: Record) -> None:
+    record.model.ms, record.hook.ms, record.shim.ms = (record.model.ms + later for later in (100, 200, 300))
+    model = [record.model.seen("messages_api", "toolu_1"), record.model.decision(), record.model.end("OK")]
+    record.add(*record.both("toolu_1"), *model)
+    with record.ledger as ledger:
+        (call,) = [item for item in timeline(ledger, "run-1") if item["kind"] == "call"]
+    assert [door["transport"] for door in call["doors"]] == ["messages_api", "hook", "mcp_stdio"]

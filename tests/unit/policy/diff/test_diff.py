@@ -204,6 +204,9 @@ LOOSENING: dict[str, Edit] = {
         ({"changed_tools": "warn"}, {"changed_tools": "quarantine"}, "tightens"),
         ({"changed_tools": "quarantine"}, {"changed_tools": "allow"}, "loosens"),
         ({}, {"hide_denied_tools": True}, "neutral"),
+        ({}, {"check_schemas": "pinned"}, "tightens"),
+        ({"check_schemas": "pinned"}, {"check_schemas": "listed"}, "tightens"),
+        ({"check_schemas": "listed"}, {"check_schemas": "none"}, "loosens"),
     ],
 )
 def test_what_becomes_of_changed_tools_has_a_direction(old: Any, new: Any, direction: str) -> None:

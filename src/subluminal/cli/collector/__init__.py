@@ -1,0 +1,1 @@
+"""`sub collector`: the service that takes decisions of many machines, and its tokens."""

@@ -1,0 +1,1 @@
+"""`sub replay`: the command, and how its reports are drawn."""

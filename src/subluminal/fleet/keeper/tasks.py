@@ -1,0 +1,27 @@
+"""Which tasks the keeper of this machine has."""
+
+from __future__ import annotations
+
+from subluminal.contracts.errors import SubluminalError
+from subluminal.fleet.joined import Joined
+from subluminal.fleet.keeper.keeper import Task
+from subluminal.ledger.daemon.log import Log
+
+
+def tasks_of(joined: Joined, home: str, log: Log) -> list[Task]:
+    from subluminal.fleet.keeper.refresh import RefreshTask
+    from subluminal.fleet.keeper.stop import StopTask
+    from subluminal.fleet.machine.origin import Origin
+    from subluminal.fleet.telemetry.task import Telemetry
+
+    origin = Origin(joined.url, home)
+    tasks: list[Task] = [StopTask(origin, joined, home, log), RefreshTask(origin, joined, home, log)]
+    if joined.collector is not None:
+        try:
+            from subluminal.fleet.shipping.task import ship_task
+
+            tasks.append(ship_task(joined, joined.collector, home))
+        except (ImportError, SubluminalError) as error:  # policies and stops must not wait for it
+            log(f"ship: {error}; nothing is shipped")
+    tasks.append(Telemetry(home))
+    return tasks

@@ -1,0 +1,202 @@
+"""How far this machine's ledger was acknowledged: `fleet/shipped.db`.
+
+`place` is the last segment of the ledger whose events a collector has committed, or whose refusal is written down
+beside it. It moves in the transaction that records why. A place belongs to one file of a ledger: in another one the
+same numbers mean something else.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from typing import NamedTuple
+
+from subluminal.host.home import ensure_private_dir, fleet_dir, ledger_db, shipped_db
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS cursor (
+  id INTEGER PRIMARY KEY CHECK (id = 1),
+  ledger TEXT NOT NULL,
+  place INTEGER NOT NULL,
+  events INTEGER NOT NULL,
+  acked_at TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS acks (
+  place INTEGER NOT NULL,
+  run_id TEXT NOT NULL,
+  shim_id TEXT NOT NULL,
+  first_seq INTEGER NOT NULL,
+  last_seq INTEGER NOT NULL,
+  acked_at TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS refused (
+  run_id TEXT NOT NULL,
+  shim_id TEXT NOT NULL,
+  seq INTEGER NOT NULL,
+  first_place INTEGER NOT NULL,
+  last_place INTEGER NOT NULL,
+  why TEXT NOT NULL,
+  refused_at TEXT NOT NULL,
+  PRIMARY KEY (run_id, shim_id, seq)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS held (
+  run_id TEXT NOT NULL,
+  shim_id TEXT NOT NULL,
+  seq INTEGER NOT NULL,
+  n INTEGER NOT NULL,
+  line BLOB NOT NULL,
+  PRIMARY KEY (run_id, shim_id, seq)
+) WITHOUT ROWID;
+"""
+# Acknowledgements that are kept to be looked at; the cursor is what counts.
+_ACKS_KEPT = 1000
+
+
+class Ack(NamedTuple):
+    run_id: str
+    shim_id: str
+    first_seq: int
+    last_seq: int
+
+
+class Refused(NamedTuple):
+    run_id: str
+    shim_id: str
+    seq: int
+    first_place: int
+    last_place: int
+    why: str
+
+
+class Standing(NamedTuple):
+    """`unacked_bytes`: of segments of the ledger, as they lie there. `refused`: events that no collector took."""
+
+    place: int
+    events: int
+    unacked_bytes: int
+    unacked_events: int
+    refused: int
+    acked_at: str | None
+
+
+class Progress:
+    def __init__(self, home: str | None = None) -> None:
+        ensure_private_dir(fleet_dir(home), home)
+        path = shipped_db(home)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        self._home = home
+        self._connection = sqlite3.connect(path, isolation_level=None, timeout=5.0, check_same_thread=False)
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        # An acknowledgement that a power cut took back is only sent again.
+        self._connection.execute("PRAGMA synchronous = NORMAL")
+        self._connection.executescript(_SCHEMA)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def place(self) -> int | None:
+        """None: nothing of this ledger was shipped yet."""
+        row = self._connection.execute("SELECT ledger, place FROM cursor").fetchone()
+        return None if row is None or row[0] != ledger_name(self._home) else int(row[1])
+
+    def record(self, place: int, acks: list[Ack], refused: list[Refused], now: str) -> None:
+        """What was acknowledged, what was refused, and where that leads, at once."""
+        events = sum(ack.last_seq - ack.first_seq + 1 for ack in acks)
+        connection = self._connection
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            connection.executemany("INSERT INTO acks VALUES (?, ?, ?, ?, ?, ?)", [(place, *ack, now) for ack in acks])
+            connection.executemany(
+                "INSERT OR REPLACE INTO refused VALUES (?, ?, ?, ?, ?, ?, ?)", [(*each, now) for each in refused]
+            )
+            connection.execute(
+                "INSERT INTO cursor VALUES (1, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET ledger = excluded.ledger,"
+                " place = excluded.place, events = events + excluded.events, acked_at = excluded.acked_at",
+                (ledger_name(self._home), place, events, now),
+            )
+            connection.execute("DELETE FROM acks WHERE rowid <= (SELECT max(rowid) FROM acks) - ?", (_ACKS_KEPT,))
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+
+    def refused(self) -> list[Refused]:
+        names = ", ".join(Refused._fields)
+        return [Refused(*row) for row in self._connection.execute(f"SELECT {names} FROM refused ORDER BY first_place")]
+
+    def taken(self, run_id: str, shim_id: str, seq: int) -> None:
+        """One that was refused before."""
+        sql = "DELETE FROM refused WHERE run_id = ? AND shim_id = ? AND seq = ?"
+        self._connection.execute(sql, (run_id, shim_id, seq))
+
+    def hold(self, lines: list[tuple[str, str, int, int, bytes]]) -> None:
+        """Decisions of a run that is about to be pruned (`holding`): on the disk before it goes."""
+        self._connection.execute("PRAGMA synchronous = FULL")
+        self._connection.execute("BEGIN IMMEDIATE")
+        self._connection.executemany("INSERT OR IGNORE INTO held VALUES (?, ?, ?, ?, ?)", lines)
+        self._connection.execute("COMMIT")
+
+    def held(self, limit: int) -> list[tuple[str, str, int, int, bytes]]:
+        sql = "SELECT run_id, shim_id, seq, n, line FROM held ORDER BY run_id, shim_id, seq LIMIT ?"
+        return [(row[0], row[1], row[2], row[3], row[4]) for row in self._connection.execute(sql, (limit,))]
+
+    def let_go(self, keys: list[tuple[str, str, int]]) -> None:
+        """Of what was held: it was acknowledged."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        self._connection.executemany("DELETE FROM held WHERE run_id = ? AND shim_id = ? AND seq = ?", keys)
+        self._connection.execute("COMMIT")
+
+    def forget(self) -> None:
+        """Begin again from the start of the ledger; what a collector has is asked for and left out."""
+        self._connection.execute("DELETE FROM cursor")
+
+
+def ledger_name(home: str | None = None) -> str:
+    """The file itself: one that was removed or put back from a copy is another."""
+    try:
+        status = os.stat(ledger_db(home))
+    except FileNotFoundError:
+        return ""
+    return f"{status.st_dev}:{status.st_ino}"
+
+
+def shipped_place(home: str | None = None) -> int | None:
+    """For whoever prunes: segments of the ledger after this one must stay. None: this machine ships nothing."""
+    path = shipped_db(home)
+    if not os.path.exists(path):
+        return None
+    with closing(
+        sqlite3.connect(f"file:{path.replace('?', '%3f').replace('#', '%23')}?mode=ro", uri=True)
+    ) as connection:
+        try:
+            row = connection.execute("SELECT ledger, place FROM cursor").fetchone()
+            first_refused = connection.execute("SELECT min(first_place) FROM refused").fetchone()[0]
+        except sqlite3.OperationalError:
+            return 0
+    if row is None or row[0] != ledger_name(home):
+        return 0
+    return int(row[1]) if first_refused is None else min(int(row[1]), first_refused - 1)
+
+
+def standing(home: str | None = None) -> Standing | None:
+    """None: this machine ships nothing, or has recorded nothing."""
+    from subluminal.ledger.store.schema import NoLedger, open_reader
+
+    if not os.path.exists(shipped_db(home)):
+        return None
+    progress = Progress(home)
+    try:
+        place = progress.place() or 0
+        row = progress._connection.execute("SELECT events, acked_at FROM cursor").fetchone()
+        refused = progress._connection.execute("SELECT count(*) FROM refused").fetchone()[0]
+    finally:
+        progress.close()
+    try:
+        ledger = open_reader(ledger_db(home))
+    except NoLedger:
+        return None
+    with closing(ledger):
+        sql = "SELECT coalesce(sum(length(lines)), 0), coalesce(sum(length(marks)), 0) / 4 FROM segments WHERE id > ?"
+        unacked_bytes, unacked_events = ledger.execute(sql, (place,)).fetchone()
+    return Standing(place, row[0] if row else 0, unacked_bytes, unacked_events, refused, row[1] if row else None)

@@ -1,0 +1,145 @@
+"""One collector over HTTP: segments to it, cursors from it. A connection is kept as long as it works."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import ssl
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from subluminal.contracts.errors import FleetError, UsageError
+
+_TIMEOUT_S = 60.0
+_MAX_ANSWER_BYTES = 64 << 20
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_LONGEST_WAIT_S = 600.0
+
+
+class Later(FleetError):
+    """Not now: nobody answers, or the answer was to come again. `seconds`: after how long, where it said so."""
+
+    def __init__(self, message: str, seconds: float = 0.0) -> None:
+        super().__init__(message)
+        self.seconds = seconds
+
+
+class Refusal(FleetError):
+    """Sending it again will not help."""
+
+
+class Address:
+    """Where a collector is, and what it is shown. The token is read anew for each connection: projected ones change."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token_file: str | None = None,
+        token_env: str | None = None,
+        ca_file: str | None = None,
+        certificate: tuple[str, str] | None = None,
+    ) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("https", "http") or not parts.hostname or parts.query or parts.username:
+            raise UsageError(f"{url[:80]!r} is no address of a collector.", hint="Such as https://collector.example.")
+        if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+            raise UsageError("A collector is reached by https; by http only on this machine.", hint="Use https://…")
+        self.url, self._parts = url, parts
+        self._token_file, self._token_env = token_file, token_env
+        self._ca_file, self._certificate = ca_file, certificate
+
+    def connect(self) -> http.client.HTTPConnection:
+        host, port = self._parts.hostname or "", self._parts.port
+        if self._parts.scheme == "http":
+            return http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
+        context = ssl.create_default_context(cafile=self._ca_file)
+        if self._certificate is not None:
+            context.load_cert_chain(*self._certificate)
+        return http.client.HTTPSConnection(host, port, timeout=_TIMEOUT_S, context=context)
+
+    def headers(self) -> dict[str, str]:
+        token = self._token()
+        return {} if token is None else {"Authorization": f"Bearer {token}"}
+
+    def _token(self) -> str | None:
+        if self._token_file is not None:
+            try:
+                with open(self._token_file, encoding="ascii") as file:
+                    return file.read(65_536).strip()
+            except (OSError, ValueError):
+                hint = "It must hold the token of this machine."
+                raise FleetError(f"{self._token_file} cannot be read.", hint=hint) from None
+        return os.environ.get(self._token_env) if self._token_env else None
+
+    def path(self, place: str) -> str:
+        return self._parts.path.rstrip("/") + place
+
+
+class Collector:
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._connection: http.client.HTTPConnection | None = None
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def post(self, body: bytes) -> None:
+        """Returns once it is committed. Later: it may be or not; send it again. Refusal: it never will be."""
+        from subluminal.fleet.segments import CONTENT_TYPE
+
+        self._ask("POST", "/v1/segments", body, {"Content-Type": CONTENT_TYPE})
+
+    def cursor(self, run_id: str, shim_id: str) -> int:
+        answer = self.get(f"/v1/cursor?run_id={quote(run_id, safe='')}&shim_id={quote(shim_id, safe='')}")
+        return int(answer["seq"])
+
+    def get(self, place: str) -> Any:
+        return self._ask("GET", place, None, {})
+
+    def _ask(self, method: str, place: str, body: bytes | None, headers: dict[str, str]) -> Any:
+        for attempt in (0, 1):
+            fresh = self._connection is None
+            try:
+                if self._connection is None:
+                    self._connection = self._address.connect()
+                everything = {**headers, **self._address.headers()}
+                self._connection.request(method, self._address.path(place), body, everything)
+                answer = self._connection.getresponse()
+                text = answer.read(_MAX_ANSWER_BYTES)
+                break
+            except (OSError, http.client.HTTPException) as error:
+                self.close()
+                # A connection that was kept may have been closed meanwhile; a new one tells how things are.
+                if fresh or attempt:
+                    raise Later(f"{self._address.url} cannot be reached: {error}.") from None
+        if answer.will_close:
+            self.close()
+        return self._read(answer, text)
+
+    def _read(self, answer: http.client.HTTPResponse, text: bytes) -> Any:
+        try:
+            told = msgspec.json.decode(text)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            told = {}
+        if answer.status == 200:
+            return told
+        why = str(told.get("error", "")) if isinstance(told, dict) else ""
+        why = why[:500] or f"it answered {answer.status}"
+        if answer.status in (429, 503):
+            raise Later(why, _seconds(answer.getheader("Retry-After")))
+        if answer.status in (400, 413, 422):
+            raise Refusal(why)
+        if answer.status in (401, 403):
+            raise FleetError(f"{self._address.url}: {why}", hint="Look at the token or certificate of this machine.")
+        if answer.status == 404 and isinstance(told, dict) and "error" in told:
+            raise FleetError(why, hint=told.get("hint"))
+        raise Later(f"{self._address.url}: {why}")
+
+
+def _seconds(text: str | None) -> float:
+    return min(float(text), _LONGEST_WAIT_S) if text is not None and text.isascii() and text.isdigit() else 0.0

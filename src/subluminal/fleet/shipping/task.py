@@ -1,0 +1,162 @@
+"""The shipper: a piece of the ledger at a time, each acknowledged before the next. One task of the keeper.
+
+A collector that refuses a segment for what it holds would refuse it for ever: it is cut in halves until the lines that
+are refused stand alone. Those are written down, tried again each hour, and kept from pruning; the others go on.
+"""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from time import monotonic
+
+from subluminal.contracts.errors import FleetError
+from subluminal.fleet.joined import Joined
+from subluminal.fleet.segments import Segment, encode
+from subluminal.fleet.shipping.backlog import Piece, part, read_piece, without_known
+from subluminal.fleet.shipping.holding import held
+from subluminal.fleet.shipping.progress import Ack, Progress, Refused
+from subluminal.fleet.shipping.sending import Address, Collector, Later, Refusal
+from subluminal.host.clock import utc_now
+from subluminal.host.home import ledger_db
+from subluminal.ledger.store.schema import NoLedger, open_reader
+
+# How long a step goes on while there is something to send; the keeper wants to look up now and then.
+STEP_S = 20.0
+IDLE_S = 1.0
+# Segments on their way at a time: each waits for the commit of its collector.
+AT_ONCE = 4
+_HELD_AT_ONCE = 100
+_REFUSED_AGAIN_S = 3600.0
+# After failures: twice as long each time, up to this, and nobody at the same time as the others.
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 300.0
+
+
+class ShipTask:
+    name = "ship"
+
+    def __init__(self, address: Address, home: str | None = None) -> None:
+        self._home = home
+        self._collectors = [Collector(address) for _ in range(AT_ONCE)]
+        self._threads = ThreadPoolExecutor(AT_ONCE, "ship")
+        self._progress = Progress(home)
+        self._failures = 0
+        self._catching_up = self._progress.place() is None
+        self._cursors: dict[tuple[str, str], int] = {}
+        self._refused_at = float("-inf")
+        self.last_wait: str | None = None
+
+    def close(self) -> None:
+        self._threads.shutdown()
+        for collector in self._collectors:
+            collector.close()
+        self._progress.close()
+
+    def step(self) -> float:
+        """Seconds until it wants to run again."""
+        try:
+            more = self._ship()
+        except Later as error:
+            self._failures += 1
+            self.last_wait = str(error)
+            return self._wait_s(error.seconds)
+        except NoLedger:
+            return IDLE_S
+        except FleetError:
+            self._failures += 1
+            raise
+        self._failures = 0
+        self.last_wait = None
+        return 0.0 if more else IDLE_S
+
+    def _wait_s(self, told_s: float) -> float:
+        grown = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0 ** min(self._failures, 16))
+        return max(told_s, grown * random.uniform(0.5, 1.0)) * random.uniform(1.0, 1.25)
+
+    def _ship(self) -> bool:
+        """Whether there is more to send."""
+        until = monotonic() + STEP_S
+        with closing(open_reader(ledger_db(self._home))) as ledger:
+            self._again(ledger)
+            self._send_held()
+            while (piece := read_piece(ledger, self._after())) is not None:
+                self._send(piece)
+                if monotonic() > until:
+                    return True
+        self._catching_up = False
+        self._cursors.clear()
+        return False
+
+    def _after(self) -> int:
+        place = self._progress.place()
+        if place is None:
+            self._catching_up = True
+        return place or 0
+
+    def _send(self, piece: Piece) -> None:
+        """All of it is acknowledged, or nothing of it is written down: then it is sent again."""
+        wanted = [self._unknown(segment) if self._catching_up else segment for segment in piece.segments]
+        segments = [segment for segment in wanted if segment is not None]
+        acks: list[Ack] = []
+        refused: list[Refused] = []
+
+        def send(place: int) -> None:
+            for segment in segments[place::AT_ONCE]:
+                self._offer(self._collectors[place], segment, piece, acks, refused)
+
+        for sent in [self._threads.submit(send, place) for place in range(min(AT_ONCE, len(segments)))]:
+            sent.result()
+        self._progress.record(piece.place, acks, refused, utc_now())
+
+    def _unknown(self, segment: Segment) -> Segment | None:
+        """After long absence, or with another ledger, the collector is asked what it has."""
+        producer = (segment.run_id, segment.shim_id)
+        if producer not in self._cursors:
+            self._cursors[producer] = self._collectors[0].cursor(*producer)
+        return without_known(segment, self._cursors[producer])
+
+    def _offer(
+        self, collector: Collector, segment: Segment, piece: Piece, acks: list[Ack], refused: list[Refused]
+    ) -> None:
+        try:
+            collector.post(encode(segment))
+            acks.append(Ack(segment.run_id, segment.shim_id, segment.first_seq, segment.last_seq))
+        except Refusal as error:
+            count = len(segment.lines)
+            if count == 1:
+                where = (segment.run_id, segment.shim_id, segment.first_seq, piece.first_place, piece.place)
+                refused.append(Refused(*where, str(error)))
+                return
+            for half in (part(segment, 0, count // 2), part(segment, count // 2, count)):
+                self._offer(collector, half, piece, acks, refused)
+
+    def _send_held(self) -> None:
+        """Decisions of runs that were pruned before they could be sent."""
+        while found := held(self._progress, _HELD_AT_ONCE):
+            for each in found:
+                segment = Segment(each.run_id, each.shim_id, each.seq, [each.line], [(each.n, 1)])
+                self._collectors[0].post(encode(segment))
+            self._progress.let_go([(each.run_id, each.shim_id, each.seq) for each in found])
+
+    def _again(self, ledger: sqlite3.Connection) -> None:
+        """What was refused: a collector of a later version may take it."""
+        if monotonic() - self._refused_at < _REFUSED_AGAIN_S:
+            return
+        self._refused_at = monotonic()
+        for each in self._progress.refused():
+            found = read_piece(ledger, each.first_place - 1, each.last_place)
+            for segment in found.segments if found is not None else ():
+                offset = each.seq - segment.first_seq
+                same = (segment.run_id, segment.shim_id) == (each.run_id, each.shim_id)
+                if same and 0 <= offset < len(segment.lines):
+                    try:
+                        self._collectors[0].post(encode(part(segment, offset, offset + 1)))
+                    except Refusal:
+                        continue
+                    self._progress.taken(each.run_id, each.shim_id, each.seq)
+
+
+def ship_task(joined: Joined, collector: str, home: str | None = None) -> ShipTask:
+    return ShipTask(Address(collector, token_file=joined.token_file, token_env=joined.token_env), home)

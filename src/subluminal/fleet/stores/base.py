@@ -1,0 +1,84 @@
+"""What a store answers, whichever engine it is; and which engine a DSN means.
+
+clickhouse://user:password@host:8123/database      chdb:///directory (the same engine, in this process)
+postgresql://user:password@host/database
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from subluminal.contracts.errors import SubluminalError, UsageError
+
+
+class StoreError(SubluminalError):
+    """The store cannot be reached or refuses; nothing of a commit is acknowledged."""
+
+    hint = "Machines keep what they could not send and try again; look at the store."
+
+
+class Written(NamedTuple):
+    """Of one commit. `conflicts`: events that were there with other bytes; None: `conflicts_among` tells later."""
+
+    duplicates: int | None
+    conflicts: int | None
+
+
+class Store(Protocol):
+    """Thread-safe, one statement at a time for each method of writing and of reading."""
+
+    def migrate(self, retention_days: int) -> None: ...
+
+    def write(self, rows: dict[str, list[Any]]) -> Written: ...
+
+    def conflicts_among(self, producers: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], int]:
+        """Of these (tenant, run_id, shim_id), how many events have several lines; those that have none are left out."""
+        ...
+
+    def expire(self, retention_days: int) -> None: ...
+
+    def select(self, sql: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
+        """Values stand in the SQL as `:name`; a list as `:name` after IN."""
+        ...
+
+    @property
+    def dialect(self) -> Dialect: ...
+
+    def close(self) -> None: ...
+
+
+class Dialect(NamedTuple):
+    """What is said differently. `calls`, `runs`, `events`: what to select from, each thing once."""
+
+    calls: str
+    runs: str
+    events: str
+    spans: str
+    heads: str
+    nulls_last: str
+    contains: str  # whether a text holds another, in any case of ASCII letters
+    day_of: str  # text of a moment in milliseconds, as local tables show it
+
+
+def open_store(dsn: str) -> Store:
+    kind = dsn.partition(":")[0]
+    try:
+        if kind in ("chdb", "clickhouse", "clickhouses"):
+            from subluminal.fleet.stores.clickhouse import ClickHouse
+
+            return ClickHouse(dsn)
+        if kind in ("postgresql", "postgres"):
+            from subluminal.fleet.stores.postgres import Postgres
+
+            return Postgres(dsn)
+    except ImportError as error:
+        hint = "Install it: pip install 'subluminal[fleet]' (chdb:// also needs chdb)."
+        raise StoreError(f"The driver of {kind} is not installed ({error.name}).", hint=hint) from None
+    hint = "Use clickhouse://…, postgresql://… or chdb:///directory."
+    raise UsageError(f"{kind[:20]!r} is no kind of store.", hint=hint)
+
+
+def chunks(values: Sequence[Any], size: int) -> Iterable[Sequence[Any]]:
+    for at in range(0, len(values), size):
+        yield values[at : at + size]

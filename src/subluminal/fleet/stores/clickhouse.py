@@ -1,0 +1,209 @@
+"""ClickHouse: ReplacingMergeTree and its kin, read through views with FINAL.
+
+What comes twice is merged away, sooner or later; a view with FINAL does it while reading, so that nothing is ever seen
+twice. Lines that contradict each other have different hashes, which stand in the sorting key: both stay.
+
+Traps:
+- Rows go in as text, for the engine reads JSON faster than a client can make columns.
+- A deduplication token would drop another block of the same token silently, and forgets after an hour: none is used.
+- There is no transaction over tables. Each insert alone is harmless to repeat, and the events come last.
+- `calls` needs CoalescingMergeTree (25.6 and later).
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import clickhouse_connect
+import msgspec
+from clickhouse_connect.driver.exceptions import ClickHouseError
+
+from subluminal.fleet.stores.base import Dialect, StoreError, Written, chunks
+from subluminal.fleet.stores.tables import (
+    CALLS,
+    DAY,
+    EVENTS,
+    FILL,
+    GREATEST,
+    HEADS,
+    LEAST,
+    LINE_HASH,
+    NUMBER,
+    SPANS,
+    TABLES,
+    TEXT,
+    Column,
+    Table,
+)
+
+_TYPES = {TEXT: "String", "word": "LowCardinality(String)", NUMBER: "Int64", DAY: "Date"}
+_CODECS = {"line": " CODEC(ZSTD(3))"}
+_ENGINES = {
+    "events": "ReplacingMergeTree(received_ms)",
+    "calls": "CoalescingMergeTree",
+    "runs": "AggregatingMergeTree",
+    "spans": "ReplacingMergeTree",
+    "heads": "ReplacingMergeTree",
+}
+_ENCODER = msgspec.json.Encoder()
+_PRODUCERS_AT_ONCE = 500
+_PARAMETER = re.compile(r":([a-z_0-9]+)")
+# Weeks, so that a machine that was away for a year makes fewer parts of one insert than the engine takes (100).
+_PARTITION = "toMonday(day)"
+DIALECT = Dialect(
+    calls="calls_once",
+    runs="runs_once",
+    events="events_once",
+    spans="spans_once",
+    heads="heads_once",
+    nulls_last="NULLS LAST",
+    contains="positionCaseInsensitive({}, {}) > 0",
+    day_of="formatDateTime(fromUnixTimestamp64Milli({}, 'UTC'), '{}')",
+)
+
+
+def _column(table: Table, column: Column) -> str:
+    kind = _TYPES[column.kind]
+    if column.merge in (LEAST, GREATEST):
+        function, plain = "min" if column.merge == LEAST else "max", kind if column.kind == NUMBER else _TYPES[TEXT]
+        kind = f"SimpleAggregateFunction({function}, Nullable({plain}))"
+    elif column.merge == FILL and column.kind != DAY and table is CALLS:
+        kind = "LowCardinality(Nullable(String))" if column.kind == "word" else f"Nullable({kind})"
+    return f"{column.name} {kind}{_CODECS.get(column.name, '')}"
+
+
+def _create(table: Table) -> str:
+    columns = [_column(table, column) for column in table.columns]
+    key = [*table.key]
+    if table is EVENTS:
+        columns.append(f"{LINE_HASH} FixedString(32) DEFAULT SHA256(line)")
+        key.append(LINE_HASH)
+    partition = f" PARTITION BY {_PARTITION}" if "day" in table.names else ""
+    return (
+        f"CREATE TABLE IF NOT EXISTS {table.name} ({', '.join(columns)}) ENGINE = {_ENGINES[table.name]}"
+        f"{partition} ORDER BY ({', '.join(key)})"
+    )
+
+
+def _view(table: Table) -> str:
+    names = [*table.names, *([LINE_HASH] if table is EVENTS else [])]
+    return f"CREATE VIEW IF NOT EXISTS {table.name}_once AS SELECT {', '.join(names)} FROM {table.name} FINAL"
+
+
+# A migration that was released is never edited.
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        *(_create(table) for table in TABLES),
+        *(_view(table) for table in TABLES),
+        # Both lines of a conflict, whoever brought them: what `once` cannot choose between.
+        "CREATE VIEW IF NOT EXISTS conflicts AS SELECT tenant, run_id, shim_id, seq, uniqExact(line_hash) AS lines,"
+        " groupUniqArray(machine) AS machines FROM events GROUP BY tenant, run_id, shim_id, seq HAVING lines > 1",
+    ),
+)
+_VERSIONS = "CREATE TABLE IF NOT EXISTS migrations (version Int64) ENGINE = ReplacingMergeTree ORDER BY version"
+
+
+class ClickHouse:
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._clients: dict[str, Any] = {}
+        # One in this process serves one statement at a time; a server has a session for writing and one for reading.
+        self._embedded = dsn.startswith("chdb:")
+        shared = threading.Lock()
+        self._locks = {"write": shared, "read": shared if self._embedded else threading.Lock()}
+
+    @property
+    def dialect(self) -> Dialect:
+        return DIALECT
+
+    def close(self) -> None:
+        for client in self._clients.values():
+            client.close()
+        self._clients.clear()
+
+    def _client(self, purpose: str) -> Any:
+        key = "both" if self._embedded else purpose
+        if key not in self._clients:
+            self._clients[key] = clickhouse_connect.get_client(dsn=self._dsn)
+        return self._clients[key]
+
+    def _do(self, purpose: str, work: Any) -> Any:
+        with self._locks[purpose]:
+            try:
+                return work(self._client(purpose))
+            except (ClickHouseError, OSError, RuntimeError) as error:
+                if not self._embedded:
+                    self._clients.pop(purpose, None)  # a new one tells how things are
+                raise StoreError(f"ClickHouse: {str(error).splitlines()[0][:300]}") from None
+
+    def migrate(self, retention_days: int) -> None:
+        self._do("write", lambda client: client.command(_VERSIONS))
+        done = self.select("SELECT max(version) FROM migrations", {})[0][0] or 0
+        for version, statements in enumerate(MIGRATIONS[done:], done + 1):
+            for statement in statements:
+                self._do("write", lambda client, statement=statement: client.command(statement))
+            self._do("write", lambda client, v=version: client.command(f"INSERT INTO migrations VALUES ({v})"))
+        self.expire(retention_days)
+
+    def expire(self, retention_days: int) -> None:
+        """The engine removes by itself what is older; 0: nothing."""
+        for table in (EVENTS, CALLS, SPANS, HEADS):
+            told = self.select(
+                "SELECT create_table_query FROM system.tables WHERE database = currentDatabase() AND name = :name",
+                {"name": table.name},
+            )[0][0]
+            wanted = f"TTL day + toIntervalDay({retention_days})"
+            if retention_days and wanted not in told:
+                sql = f"ALTER TABLE {table.name} MODIFY {wanted}"
+            elif not retention_days and " TTL " in told:
+                sql = f"ALTER TABLE {table.name} REMOVE TTL"
+            else:
+                continue
+            self._do("write", lambda client, sql=sql: client.command(sql))
+
+    def write(self, rows: dict[str, list[Any]]) -> Written:
+        for table in TABLES:
+            found = rows.get(table.name)
+            if found:
+                block = _ENCODER.encode_lines(found)
+                self._do(
+                    "write",
+                    lambda client, table=table, block=block: client.raw_insert(
+                        table.name,
+                        column_names=list(table.names),
+                        insert_block=block,
+                        fmt="JSONCompactEachRow",
+                        settings={"async_insert": 0},
+                    ),
+                )
+        return Written(None, None)
+
+    def conflicts_among(self, producers: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], int]:
+        found: dict[tuple[str, str, str], int] = {}
+        for some in chunks(producers, _PRODUCERS_AT_ONCE):
+            sql = (
+                "SELECT tenant, run_id, shim_id, count() FROM (SELECT tenant, run_id, shim_id FROM events"
+                " WHERE (tenant, run_id, shim_id) IN :keys"
+                " GROUP BY tenant, run_id, shim_id, seq HAVING uniqExact(line_hash) > 1) GROUP BY 1, 2, 3"
+            )
+            found.update({(row[0], row[1], row[2]): row[3] for row in self.select(sql, {"keys": list(some)})})
+        return found
+
+    def select(self, sql: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
+        text = _PARAMETER.sub(lambda found: _literal(values[found[1]]), sql)
+        return list(self._do("read", lambda client: client.query(text).result_rows))
+
+
+def quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, (list, tuple)) and value and isinstance(value[0], tuple):
+        return "(" + ", ".join(f"({', '.join(map(_literal, item))})" for item in value) + ")"
+    if isinstance(value, (list, tuple)):
+        return "(" + ", ".join(map(_literal, value)) + ")"
+    return str(value) if isinstance(value, int) else quoted(value)

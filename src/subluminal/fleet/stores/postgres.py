@@ -1,0 +1,234 @@
+"""Postgres: COPY into temporary tables, then one transaction that keeps each event once.
+
+An event is known by (tenant, run, shim, seq). One that is there already with the same line is a duplicate; with another
+line it is a conflict and goes to `conflicts`, beside the one that stands. The view `events_once` is the table itself.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from typing import Any
+
+import psycopg
+
+from subluminal.fleet.stores.base import Dialect, StoreError, Written
+from subluminal.fleet.stores.tables import (
+    CALLS,
+    DAY,
+    EVENTS,
+    FILL,
+    KEY,
+    LEAST,
+    LINE_HASH,
+    NUMBER,
+    TABLES,
+    Column,
+    Table,
+)
+
+_TYPES = {"text": "text", "word": "text", NUMBER: "bigint", DAY: "date"}
+_PARAMETER = re.compile(r":([a-z_0-9]+)")
+# One collector migrates at a time.
+_MIGRATION_LOCK = 0x5355424C
+DIALECT = Dialect(
+    calls="calls",
+    runs="runs",
+    events="events",
+    spans="spans",
+    heads="heads",
+    nulls_last="NULLS LAST",
+    contains="position({1} in lower({0})) > 0",
+    day_of="to_char(to_timestamp({} / 1000.0) AT TIME ZONE 'UTC', '{}')",
+)
+
+
+def _column(column: Column) -> str:
+    return f"{_name(column.name)} {_TYPES[column.kind]}{' NOT NULL' if column.merge == KEY else ''}"
+
+
+def _name(name: str) -> str:
+    return f'"{name}"'
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(map(_name, names))
+
+
+def _create(table: Table) -> str:
+    columns = [_column(column) for column in table.columns]
+    if table is EVENTS:
+        columns.append(f"{LINE_HASH} bytea NOT NULL")
+    return f"CREATE TABLE {table.name} ({', '.join(columns)}, PRIMARY KEY ({_names(table.key)}))"
+
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        *(_create(table) for table in TABLES),
+        "CREATE INDEX calls_created ON calls (tenant, created_ms DESC)",
+        "CREATE INDEX calls_names ON calls (tenant, server_name, tool_name)",
+        "CREATE INDEX calls_refused ON calls (tenant, decision, created_ms DESC) WHERE decision <> 'ALLOW'",
+        "CREATE INDEX runs_first ON runs (tenant, first_ms DESC)",
+        "CREATE INDEX events_day ON events (day)",
+        f"CREATE TABLE conflicts (LIKE events, PRIMARY KEY ({_names((*EVENTS.key, LINE_HASH))}))",
+        "CREATE VIEW events_once AS SELECT * FROM events",
+    ),
+)
+
+
+class Postgres:
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._connections: dict[str, psycopg.Connection[tuple[Any, ...]]] = {}
+        self._locks = {"write": threading.Lock(), "read": threading.Lock()}
+
+    @property
+    def dialect(self) -> Dialect:
+        return DIALECT
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def _do(self, purpose: str, work: Any) -> Any:
+        with self._locks[purpose]:
+            try:
+                kept = self._connections.get(purpose)
+                if kept is not None and not kept.closed:
+                    try:
+                        return self._try(kept, work)
+                    except psycopg.OperationalError:
+                        kept.close()  # the server was started again meanwhile, perhaps: a new one tells how things are
+                connection = self._connections[purpose] = psycopg.connect(self._dsn, connect_timeout=5)
+                return self._try(connection, work)
+            except (psycopg.Error, OSError) as error:
+                raise StoreError(f"Postgres: {(str(error).splitlines() or [type(error).__name__])[0][:300]}") from None
+
+    def _try(self, connection: psycopg.Connection[Any], work: Any) -> Any:
+        with connection.transaction():
+            return work(connection)
+
+    def migrate(self, retention_days: int) -> None:
+        def work(connection: psycopg.Connection[Any]) -> None:
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATION_LOCK,))
+            connection.execute("CREATE TABLE IF NOT EXISTS migrations (version bigint PRIMARY KEY)")
+            row = connection.execute("SELECT coalesce(max(version), 0) FROM migrations").fetchone()
+            done = row[0] if row else 0
+            for version, statements in enumerate(MIGRATIONS[done:], done + 1):
+                for statement in statements:
+                    connection.execute(statement)
+                connection.execute("INSERT INTO migrations VALUES (%s)", (version,))
+
+        self._do("write", work)
+        self.expire(retention_days)
+
+    def expire(self, retention_days: int) -> None:
+        if not retention_days:
+            return
+
+        def work(connection: psycopg.Connection[Any]) -> None:
+            for name in ("events", "conflicts", "calls", "spans", "heads"):
+                connection.execute(f"DELETE FROM {name} WHERE day < current_date - %s::int", (retention_days,))
+            connection.execute(
+                "DELETE FROM runs r WHERE last_ms < extract(epoch from current_date - %s::int) * 1000"
+                " AND NOT EXISTS (SELECT 1 FROM events e WHERE e.tenant = r.tenant AND e.run_id = r.run_id)",
+                (retention_days,),
+            )
+
+        self._do("write", work)
+
+    def write(self, rows: dict[str, list[Any]]) -> Written:
+        written: Written = self._do("write", lambda connection: _write(connection, rows))
+        return written
+
+    def conflicts_among(self, producers: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], int]:
+        return {}  # each commit has told
+
+    def select(self, sql: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
+        found: dict[str, Any] = {}
+
+        def parameter(match: re.Match[str]) -> str:
+            value = values[match[1]]
+            if isinstance(value, (list, tuple)):
+                if value and isinstance(value[0], tuple):
+                    names = []
+                    for item in value:
+                        for part in item:
+                            found[f"p{len(found)}"] = part
+                        names.append(f"({', '.join(f'%(p{len(found) - len(item) + i})s' for i in range(len(item)))})")
+                    return f"({', '.join(names)})"
+                marks = []
+                for part in value:
+                    found[f"p{len(found)}"] = part
+                    marks.append(f"%(p{len(found) - 1})s")
+                return f"({', '.join(marks)})"
+            found[f"p{len(found)}"] = value
+            return f"%(p{len(found) - 1})s"
+
+        text = _PARAMETER.sub(parameter, sql.replace("%", "%%").replace("::", "\0")).replace("\0", "::")
+        return list(self._do("read", lambda connection: connection.execute(text, found).fetchall()))
+
+
+def _write(connection: psycopg.Connection[Any], rows: dict[str, list[Any]]) -> Written:
+    written = Written(0, 0)
+    for table in TABLES:
+        found = rows.get(table.name)
+        if not found:
+            continue
+        if table is EVENTS:
+            _copy(connection, table, ((*row, sha256(row[-1].encode()).digest()) for row in found), (LINE_HASH,))
+            written = _keep_events(connection, len(found))
+        else:
+            # In one order everywhere: two collectors that write the same rows wait for each other and do not die.
+            _copy(connection, table, sorted(found, key=lambda row: [str(part) for part in row[: len(table.key)]]), ())
+            _keep_rows(connection, table)
+    return written
+
+
+def _copy(
+    connection: psycopg.Connection[Any], table: Table, rows: Iterable[Sequence[Any]], more: tuple[str, ...]
+) -> None:
+    names = _names((*table.names, *more))
+    connection.execute(f"CREATE TEMP TABLE IF NOT EXISTS new_{table.name} (LIKE {table.name}) ON COMMIT DELETE ROWS")
+    cursor = connection.cursor()
+    with cursor.copy(f"COPY new_{table.name} ({names}) FROM STDIN") as copy:
+        for row in rows:
+            copy.write_row([part.replace("\0", "\ufffd") if type(part) is str else part for part in row])
+
+
+def _keep_events(connection: psycopg.Connection[Any], offered: int) -> Written:
+    names = _names((*EVENTS.names, LINE_HASH))
+    kept = connection.execute(
+        f"INSERT INTO events ({names}) SELECT {names} FROM new_events ORDER BY {_names(EVENTS.key)}"
+        f" ON CONFLICT ({_names(EVENTS.key)}) DO NOTHING"
+    ).rowcount
+    if kept == offered:
+        return Written(0, 0)
+    conflicts = connection.execute(
+        f"INSERT INTO conflicts ({names}) SELECT {', '.join('n.' + _name(name) for name in (*EVENTS.names, LINE_HASH))}"
+        " FROM new_events n JOIN events e USING (tenant, run_id, shim_id, seq) WHERE n.line_hash <> e.line_hash"
+        " ON CONFLICT DO NOTHING"
+    ).rowcount
+    return Written(offered - kept - conflicts, conflicts)
+
+
+def _keep_rows(connection: psycopg.Connection[Any], table: Table) -> None:
+    names = _names(table.names)
+    updates = []
+    for column in table.columns:
+        name = _name(column.name)
+        if column.merge == KEY:
+            continue
+        if column.merge == FILL:
+            updates.append(f"{name} = coalesce(excluded.{name}, {table.name}.{name})")
+        else:
+            function = "least" if column.merge == LEAST else "greatest"
+            updates.append(f"{name} = {function}(excluded.{name}, {table.name}.{name})")
+    does = f"DO UPDATE SET {', '.join(updates)}" if table is CALLS or table.name == "runs" else "DO NOTHING"
+    connection.execute(
+        f"INSERT INTO {table.name} ({names}) SELECT {names} FROM new_{table.name}"
+        f" ON CONFLICT ({_names(table.key)}) {does}"
+    )

@@ -1,0 +1,117 @@
+"""The tables of a store, once for all engines: names, kinds, identity, and how what is told twice becomes one.
+
+events   the exact lines, by (tenant, run, shim, seq, hash of the line): the record. Everything else follows from it.
+calls    what filters ask about, as far as it is known: parts of a call that came in different segments become one row.
+runs     who acted, and when first and last.
+spans    which events stand where in the chain of a run on a machine; heads: what that chain's hash was.
+
+A later part fills in what an earlier one left open (`FILL`), in whichever order they come. Where a call was decided
+again, the row here has one of its decisions; which one stands is told by the fold of its exact lines (`reading`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+TEXT, WORD, NUMBER, DAY = "text", "word", "number", "day"
+# What becomes of a column that is told twice.
+KEY, FILL, LEAST, GREATEST = "key", "fill", "least", "greatest"
+
+
+class Column(NamedTuple):
+    name: str
+    kind: str
+    merge: str = FILL
+
+
+class Table(NamedTuple):
+    name: str
+    columns: tuple[Column, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns if column.merge == KEY)
+
+
+def _keys(*names: str) -> tuple[Column, ...]:
+    return tuple(Column(name, WORD if name in ("tenant", "machine") else TEXT, KEY) for name in names)
+
+
+_IDENTITY = (
+    Column("agent_id", WORD),
+    Column("client", WORD),
+    Column("env", WORD),
+    Column("principal", WORD),
+)
+EVENTS = Table(
+    "events",
+    (
+        *_keys("tenant", "run_id", "shim_id"),
+        Column("seq", NUMBER, KEY),
+        Column("day", DAY),
+        Column("ts_ms", NUMBER),
+        Column("received_ms", NUMBER),
+        Column("machine", WORD),
+        Column("type", WORD),
+        Column("line", TEXT),
+    ),
+)
+CALLS = Table(
+    "calls",
+    (
+        *_keys("tenant", "run_id", "shim_id", "call_id"),
+        Column("day", DAY),
+        Column("created_ms", NUMBER),
+        *_IDENTITY,
+        Column("server_name", WORD),
+        Column("tool_name", WORD),
+        Column("args_hash", TEXT),
+        Column("start_seq", NUMBER),
+        Column("decision", WORD),
+        Column("would_action", WORD),
+        Column("rule_id", WORD),
+        Column("reason_code", WORD),
+        Column("severity", WORD),
+        Column("decision_seq", NUMBER),
+        Column("status", WORD),
+        Column("error_class", WORD),
+        Column("latency_ms", NUMBER),
+        Column("end_seq", NUMBER),
+    ),
+)
+RUNS = Table(
+    "runs",
+    (
+        *_keys("tenant", "run_id"),
+        *(column._replace(merge=GREATEST) for column in _IDENTITY),
+        Column("first_ms", NUMBER, LEAST),
+        Column("last_ms", NUMBER, GREATEST),
+    ),
+)
+SPANS = Table(
+    "spans",
+    (
+        *_keys("tenant", "run_id", "machine", "shim_id"),
+        Column("first_n", NUMBER, KEY),
+        Column("first_seq", NUMBER, KEY),
+        Column("count", NUMBER, KEY),
+        Column("day", DAY),
+    ),
+)
+HEADS = Table(
+    "heads",
+    (
+        *_keys("tenant", "run_id", "machine"),
+        Column("count", NUMBER, KEY),
+        Column("hash", TEXT, KEY),
+        Column("day", DAY),
+    ),
+)
+# In the order in which they are written: the record comes last, so that what is in it is also found.
+TABLES = (SPANS, HEADS, RUNS, CALLS, EVENTS)
+# Also in ORDER BY or the primary key, and made by the store from the line.
+LINE_HASH = "line_hash"
