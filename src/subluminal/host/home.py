@@ -33,6 +33,7 @@ fleet/policy/   policies and stops as they were verified and compiled: `policies
 fleet/state.json what its keeper has seen
 fleet/keeper.log the keeper's log (and .1, the one before)
 fleet/keeper.lock held by the keeper
+fleet/laying.lock held while policies or stops are laid, and while the machine leaves
 fleet/shipped.db how far the record was shipped
 fleet/telemetry.json how far spans were sent; also where no fleet was joined
 

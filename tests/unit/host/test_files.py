@@ -18,7 +18,13 @@ from subluminal.host.files import replace_file
 
 SOURCE = Path(__file__).resolve().parents[3] / "src" / "subluminal"
 # What is renamed there exists already, whole: a log, a directory, a journal, a damaged state, what a compiler wrote.
-OTHER_RENAMES = {"ledger/daemon/log.py", "runs/headless_dirs.py", "host/run/state.py", "native/build.py"}
+OTHER_RENAMES = {
+    "fleet/machine/joining.py",
+    "host/run/state.py",
+    "ledger/daemon/log.py",
+    "native/build.py",
+    "runs/headless_dirs.py",
+}
 
 
 @pytest.fixture
