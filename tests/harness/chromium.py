@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import places
-from harness.waiting import wait_for
+from harness.waiting import GENEROUS_S, wait_for
 
 FLAGS = [
     "--headless",
@@ -63,7 +63,7 @@ def chromium(profile: Path) -> Iterator[Any]:
             viewport={"width": 1280, "height": 800},
             permissions=["clipboard-read", "clipboard-write"],
         )
-        browser.set_default_timeout(8000)
+        browser.set_default_timeout(GENEROUS_S * 1000)
         try:
             yield browser
         finally:

@@ -64,7 +64,7 @@ def test_on_paper_all_of_it_stands(tab: Any, scene: Any, tmp_path: Path) -> None
     seen = tab.locator(ROW).count()
     tab.emulate_media(media="print")
     tab.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert tab.locator(ROW).count() == 42 > seen
+    until(tab, lambda: tab.locator(ROW).count() == 42 > seen)
     assert len(tab.pdf()) > 10_000
     tab.emulate_media(media="screen")
     tab.evaluate("dispatchEvent(new Event('afterprint'))")

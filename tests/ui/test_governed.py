@@ -34,13 +34,13 @@ def test_the_policy_in_force_is_shown_as_it_is_written_with_what_it_did(page: An
 
 def test_two_versions_of_a_policy_are_compared(page: Any, scene: Any) -> None:
     page.goto(scene.server.origin + "/policy")
-    old, new = page.locator("section[aria-labelledby=versions] select").all()
-    old.select_option(index=2)
-    new.select_option(index=1)
+    choices = page.locator("section[aria-labelledby=versions] select")
+    choices.nth(0).select_option(index=2)
+    choices.nth(1).select_option(index=1)
     page.wait_for_selector(".changes li")
     assert "critical" in page.inner_text(".changes") and "writes-stay-here" in page.inner_text(".changes")
     page.click("text=Line by line")
-    assert any("write_*" in line for line in page.locator(".diff .removed").all_inner_texts())
+    page.wait_for_selector(".diff .removed:has-text('write_*')")
     page.reload()
     page.wait_for_selector(".changes li")
 
@@ -134,7 +134,7 @@ def test_two_runs_stand_side_by_side_and_what_differs_is_found(page: Any, scene:
     until(page, lambda: len(rows(page)) == 2)
     for key in ("j", "j", "c", "j", "c"):
         page.keyboard.press(key)
-    assert page.locator(f"{ROW} input:checked").count() == 2
+    until(page, lambda: page.locator(f"{ROW} input:checked").count() == 2)
     page.click("text=Compare the two that are marked")
     page.wait_for_url("**/compare?*")
     page.goto(scene.server.origin + "/compare?run=pair-a&with=pair-b")

@@ -138,7 +138,7 @@ def test_by_keys_alone_from_the_scoreboard_to_the_rule_that_refused(page: Any, s
     page.keyboard.press("j")
     for _ in range(6):
         page.keyboard.press("j")
-    assert "git_push" in page.locator(f"{ROW}.active").inner_text()
+    until(page, lambda: "git_push" in page.locator(f"{ROW}.active").inner_text())
     page.keyboard.press("Enter")
     page.wait_for_url("**/call?*")
     page.wait_for_selector(".asked li.matched")
@@ -157,8 +157,13 @@ def test_by_keys_alone_from_the_scoreboard_to_the_rule_that_refused(page: Any, s
 def test_the_timeline_and_its_table_are_in_step(page: Any, scene: Any) -> None:
     visit(page, scene, "/run?run=r-0001")
     box = page.locator(".lanes canvas").bounding_box()
-    page.mouse.click(box["x"] + 121, box["y"] + 33)  # the first bar of the first lane
-    page.wait_for_selector(f"{ROW}.active")
+
+    def first_bar_of_the_first_lane() -> int:
+        """Drawn a frame or two after its rows."""
+        page.mouse.click(box["x"] + 121, box["y"] + 33)
+        return int(page.locator(f"{ROW}.active").count())
+
+    until(page, first_bar_of_the_first_lane)
     assert "git/git_status" in page.locator(f"{ROW}.active").inner_text()
 
 
@@ -200,7 +205,7 @@ def test_from_a_phone_to_a_wall(page: Any, scene: Any) -> None:
         for path in ("/", "/runs", "/run?run=r-0001", "/compare?run=r-0001&with=r-0002", "/tools"):
             visit(page, scene, path)
             assert page.evaluate("document.documentElement.scrollWidth") <= width
-            assert page.locator(ROW).count() >= 3
+            until(page, lambda: page.locator(ROW).count() >= 3)
         for path, wait in (("/overview", ".plot canvas"), (f"/policy?directory={scene.directory}", ".written")):
             visit(page, scene, path, wait)
             assert page.evaluate("document.documentElement.scrollWidth") <= width, path
