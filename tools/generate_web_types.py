@@ -17,6 +17,7 @@ ANSWERS = {
     "/v1/runs/{run_id}": "WholeRun",
     "/v1/runs/{run_id}/timeline": "Timeline",
     "/v1/sparks": "Sparks",
+    "/v1/recovery": "Recoveries",
     "/v1/calls": "CallPage",
     "/v1/calls/{call_id}": "WholeCall",
     "/v1/calls/{call_id}/explanation": "Explained",

@@ -7,13 +7,18 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("tuf", reason="needs the extra `fleet` (make test-fleet)")
 
-from harness.command_line import run_sub
+from harness.collector import collector
+from harness.command_line import run_sub, stored
 from harness.fleet import StaticOrigin, bundle
+from harness.fleet_names import run_id, shim_id
+from harness.ledger import EventMaker
+from harness.waiting import wait_for
 
 POLICY = bundle("base", deny="delete*")
 
@@ -222,8 +227,8 @@ KEYS = {
     "resume": "at by reason stop_id tool",
     "join": "joined policies stops tenant url version",
     "keep": "tasks",
-    "status": "age_s collector confirmed_at error good_until joined_at keeper max_offline_ms overdue policies stops"
-    " tasks tenant url version",
+    "status": "age_s collector confirmed_at error good_until joined_at keeper max_offline_ms overdue policies shipping"
+    " stops tasks tenant url version",
     "leave": "left removed",
     "key": "private public",
 }
@@ -256,3 +261,47 @@ def test_every_command_prints_the_keys_that_were_promised(tmp_path: Path, policy
                 run_sub(home, "ledgerd", "--stop")
     finally:
         origin.end()
+
+
+def test_the_doctor_says_how_shipping_fares(
+    tmp_path: Path, repository: str, origin: StaticOrigin, one_store: str
+) -> None:
+    """A collector that is away, a credential that is not there, and all well again."""
+    home, token = tmp_path / "sub", tmp_path / "token"
+
+    def of_doctor() -> tuple[dict[str, Any], dict[str, str]]:
+        # The one that ledgerd had started may still be about to end.
+        wait_for(lambda: "already" not in run_sub(home, "fleet", "keep", "--once").stderr, what="a step of the keeper")
+        told = json.loads(run_sub(home, "doctor", "--json").stdout)
+        (area,) = (area for area in told["areas"] if area["area"] == "fleet")
+        return area["shipping"], {one["code"]: one["message"] for one in told["findings"] if one["area"] == "fleet"}
+
+    with collector(tmp_path / "collector", one_store) as fleet:
+        fleet.kill()
+        token.write_text(fleet.token("acme", "m1"))
+        words = ("--collector", fleet.url, "--token-file", str(token))
+        root = str(Path(repository) / "root.json")
+        assert run_sub(home, "fleet", "join", origin.url, "--root", root, *words).returncode == 0
+        run_sub(home, "ledgerd", "--stop")
+        stored(home, EventMaker(run_id(1), shim_id(1)).whole_run(2))
+        shipping, findings = of_doctor()
+        assert (shipping["unacked_events"], shipping["waits"]) == (8, 1)
+        assert "shipping   " + fleet.url + ", 8 events behind, since" in run_sub(home, "fleet", "status").stdout
+        assert shipping["behind_s"] > 600 and "cannot be reached" in shipping["last_error"]
+        assert findings["fleet-behind"].startswith("the collector is 8 events behind, since 2023-11-14T22:13:20.")
+        assert "cannot be reached" in findings["fleet-behind"]
+
+        fleet.start()
+        token.rename(tmp_path / "elsewhere")
+        shipping, findings = of_doctor()
+        assert shipping["no_credential"] and f"{token} cannot be read." in findings["fleet-no-credential"]
+
+        (tmp_path / "elsewhere").rename(token)
+        shipping, findings = of_doctor()
+        assert (shipping["unacked_events"], shipping["behind_s"], shipping["last_error"], findings) == (
+            0,
+            None,
+            None,
+            {},
+        )
+        assert shipping["acked_at"] and not shipping["no_credential"]

@@ -16,6 +16,7 @@ from harness.stores import need
 from subluminal.fleet.shipping.backlog import read_piece
 from subluminal.fleet.shipping.holding import may_go
 from subluminal.fleet.shipping.progress import Ack, Progress, Refused, shipped_place
+from subluminal.fleet.shipping.sending import Address, NoCredential
 from subluminal.ledger.store.schema import open_reader
 from subluminal.ledger.store.writer import Store
 
@@ -169,3 +170,13 @@ def test_the_keeper_of_a_machine_that_was_joined_with_a_collector_has_a_task_tha
         elsewhere = Joined(url="https://fleet.example", collector="http://collector.example")
         assert "ship" not in {task.name for task in tasks_of(elsewhere, str(machine.home), said.append)}  # type: ignore[arg-type]
         assert "nothing is shipped" in said[0]
+
+
+def test_a_variable_that_should_hold_the_token_and_does_not_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    address = Address("https://collector.example", token_env="A_TOKEN")
+    monkeypatch.setenv("A_TOKEN", "t")
+    assert address.headers() == {"Authorization": "Bearer t"}
+    monkeypatch.delenv("A_TOKEN")
+    with pytest.raises(NoCredential, match="The variable A_TOKEN is not set"):
+        address.headers()
+    assert Address("https://collector.example").headers() == {}

@@ -75,12 +75,16 @@ class Scene:
         for at in range(40):
             maker.ms += 400 * (at % 5)
             server, tool = TOOLS[at % 5]
-            lines += self.call(maker, server, tool, "ERROR" if at % 13 == 5 else "OK")
+            forced = at % 10 != 9 or number % 3 == 0
+            lines += self.call(maker, server, tool, "ERROR" if at % 13 == 5 else "OK", forced=forced)
         self.tell(lines if number == 5 else [*lines, maker.run_end("FAILED" if number == 2 else "SUCCEEDED")])
 
-    def call(self, maker: EventMaker, server: str, tool: str, status: str = "OK") -> list[bytes]:
-        refused = tool in ("write_file", "git_push")
-        args = json.dumps({"path": f"src/{maker.calls}.py", **({"force": True} if tool == "git_push" else {})})
+    def call(
+        self, maker: EventMaker, server: str, tool: str, status: str = "OK", *, forced: bool = True
+    ) -> list[bytes]:
+        """A push that is not `forced` is let through."""
+        refused = tool == "write_file" or (tool == "git_push" and forced)
+        args = json.dumps({"path": f"src/{maker.calls}.py", **({"force": forced} if tool == "git_push" else {})})
         rule = "no-force-push" if tool == "git_push" else "writes-stay-here"
         hint = {
             "hint_text": "Push without force.",
@@ -90,7 +94,7 @@ class Scene:
         }
         refusal: dict[str, Any] = {"rule_id": rule, "hint": hint} if tool == "git_push" else {"rule_id": rule}
         lines = [maker.start(tool, server, preview=args, args_hash=args_hash(args.encode()))]
-        action = "REJECT_WITH_HINT" if tool == "git_push" else "BLOCK" if refused else "ALLOW"
+        action = "ALLOW" if not refused else "REJECT_WITH_HINT" if tool == "git_push" else "BLOCK"
         lines.append(maker.decision(action, policy=self.policy, **(refusal if refused else {})))
         error = (
             {"class": "policy_block", "message": "refused"}

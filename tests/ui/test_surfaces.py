@@ -154,6 +154,41 @@ def test_by_keys_alone_from_the_scoreboard_to_the_rule_that_refused(page: Any, s
     page.wait_for_selector("dialog", state="detached")
 
 
+RECOVERY = ".list .body .row [title^=recovery]"
+
+
+def test_each_run_says_how_many_of_its_refusals_it_corrected(page: Any, scene: Any) -> None:
+    maker = EventMaker("r-untouched", "shim-untouched", start_ms=scene.now - 1_200_000)
+    scene.tell([maker.run_start(policy=scene.policy), *maker.call(), maker.run_end()])
+    visit(page, scene, "/runs?run=r-untouched&run=r-0003&run=r-0001&sort=recovery", RECOVERY)
+    asked = "run_id=r-0001&run_id=r-0003&run_id=r-untouched"
+    told = scene.server.send(f"/v1/recovery?{asked}", Cookie=scene.server.enter()).json["runs"]
+    rates = {one["run_id"]: one["recovery_rate"] for one in told}
+    assert (rates["r-0001"], rates["r-0003"], rates["r-untouched"]) == (1 / 3, 0.0, None)
+    words = [
+        "recovery 33 %, 4 of 12 refusals corrected",
+        "recovery 0 %, 0 of 16 refusals corrected",
+        "nothing was refused",
+    ]
+    until(page, lambda: all(word in row for word, row in zip(words, rows(page), strict=True)))
+    # A screen reader hears the words, not the figure as well.
+    cell = page.locator(ROW).first.get_by_role("gridcell").filter(has_text="recovery")
+    assert cell.aria_snapshot().count("33 %") == 1
+    assert page.get_by_role("columnheader", name="Recovery").count() == 1
+    visit(page, scene, "/compare?run=r-0001&with=r-0003")
+    until(page, lambda: "12 refused (recovery 33 %, 4 of 12 refusals corrected)" in page.inner_text(".sides"))
+    assert "(recovery 0 %, 0 of 16 refusals corrected)" in page.inner_text(".sides")
+
+
+def test_the_recovery_of_a_run_that_goes_on_is_told_anew(page: Any, scene: Any) -> None:
+    maker = EventMaker("r-recovers", "shim-recovers", start_ms=scene.now + 3000)
+    scene.tell([maker.run_start(policy=scene.policy), *scene.call(maker, "git", "git_push")])
+    visit(page, scene, "/runs?run=r-recovers")
+    until(page, lambda: "no refusal counts yet" in rows(page)[0])
+    scene.tell([*scene.call(maker, "git", "git_push", forced=False), maker.run_end()])
+    until(page, lambda: "recovery 100 %, 1 of 1 refusal corrected" in rows(page)[0])
+
+
 def test_the_timeline_and_its_table_are_in_step(page: Any, scene: Any) -> None:
     visit(page, scene, "/run?run=r-0001")
     box = page.locator(".lanes canvas").bounding_box()

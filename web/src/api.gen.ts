@@ -14,6 +14,8 @@ export type Timeline = { items: Array<{ at: string; kind: string; call_id?: stri
 
 export type Sparks = { sparks: Array<{ run_id: string; calls: Array<number> | null }> };
 
+export type Recoveries = { runs: Array<{ run_id: string; corrected: number | null; counted: number | null; recovery_rate: number | null }> };
+
 export type CallPage = { rows: Array<{ call_id: string; run_id: string; server_name: string; tool_name: string; args_hash: string; decision: "ALLOW" | "BLOCK" | "THROTTLE" | "REJECT_WITH_HINT" | "TERMINATE_RUN" | null; rule_id: string | null; status: "OK" | "ERROR" | "TIMEOUT" | "CANCELLED" | null; latency_ms: number | null; bytes_in: number | null; bytes_out: number | null; preview_truncated: boolean; created_at: string; seq: number | null; transport: string | null; severity: string | null; reason_code: string | null; summary: string | null; backoff_ms: number | null; would_action: string | null; would_rule_id: string | null; would_reason_code: string | null; error_class: string | null; error_code: string | null; error_message: string | null; ended_at: string | null; overhead_us: number | null; waited_ms: number | null; args_stream_hash: string | null; result_stream_hash: string | null; ambiguous: string | null; continues: string | null; observed: boolean; tool_use_id: string | null; shim_id: string | null; tags: Array<string>; cursor: string }>; next_cursor: string | null };
 
 export type WholeCall = { call_id: string; run_id: string; server_name: string; tool_name: string; args_hash: string; decision: "ALLOW" | "BLOCK" | "THROTTLE" | "REJECT_WITH_HINT" | "TERMINATE_RUN" | null; rule_id: string | null; status: "OK" | "ERROR" | "TIMEOUT" | "CANCELLED" | null; latency_ms: number | null; bytes_in: number | null; bytes_out: number | null; preview_truncated: boolean; created_at: string; seq: number | null; transport: string | null; severity: string | null; reason_code: string | null; summary: string | null; backoff_ms: number | null; would_action: string | null; would_rule_id: string | null; would_reason_code: string | null; error_class: string | null; error_code: string | null; error_message: string | null; ended_at: string | null; overhead_us: number | null; waited_ms: number | null; args_stream_hash: string | null; result_stream_hash: string | null; ambiguous: string | null; continues: string | null; observed: boolean; tool_use_id: string | null; shim_id: string | null; tags: Array<string>; args_preview: string | null; result_preview: string | null; redaction_flags: Array<string>; hint: { hint_text?: string; hint_kind?: string; retry_advice?: string | null; suggested_args?: unknown } | null; events: Array<Record<string, unknown>>; agent_id: string; client: string; env: string; principal: string | null; mode: string | null; policy: { policy_id?: string; policy_version?: string; policy_hash?: string } | null; rule: Record<string, unknown> | null; call_context: Record<string, unknown> | null; doors: Array<{ transport: string | null; call_id: string; decision: string | null; status: string | null }> };
@@ -318,6 +320,14 @@ export const RUN_FILTERS: Filter[] = [
 ];
 
 export const HINT_FILTERS: Filter[] = [
+  {
+    "name": "run_id",
+    "word": "run",
+    "help": "Run: its id, a beginning or end of it, last, last~1.",
+    "many": true,
+    "number": false,
+    "words": []
+  },
   {
     "name": "rule_id",
     "word": "rule",

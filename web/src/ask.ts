@@ -30,4 +30,16 @@ export async function answered<Answer>(asked: () => Promise<Response>, stop?: Ab
   throw new Refused([told.error ?? `The daemon answered ${answer.status}.`, told.hint ?? ""].join(" ").trim(), answer.status);
 }
 
+/** A request line has an end (8 KiB): questions about each of these runs, in the address, as few as will do. */
+export function aboutRuns(path: string, ids: string[]): string[] {
+  const found: string[] = [];
+  for (const id of ids) {
+    const word = new URLSearchParams({ run_id: id }).toString();
+    const last = found.at(-1);
+    if (last !== undefined && last.length + word.length < 6000) found[found.length - 1] = `${last}&${word}`;
+    else found.push(`${path}?${word}`);
+  }
+  return found;
+}
+
 export const sentence = (error: unknown): string => (error instanceof Error ? error.message : String(error));

@@ -3,12 +3,13 @@ import { useSignal } from "@preact/signals";
 import { useMemo } from "preact/hooks";
 import { address, go, place, set } from "./address";
 import { align, type Aligned } from "./align";
-import type { CallRow, Timeline as Items, WholeRun } from "./api.gen";
+import type { CallRow, Recoveries, Timeline as Items, WholeRun } from "./api.gen";
 import { useAnswer } from "./asked";
 import { Decision, Status, tone } from "./badge";
 import { type Column, List } from "./list";
 import { callAddress } from "./live";
 import { Trouble } from "./parts";
+import { refused, told } from "./recovery";
 import { lasted } from "./runs";
 import { clock, count, duration, known, oneLine } from "./text";
 
@@ -42,8 +43,9 @@ function useRun(id: string) {
   const path = `/v1/runs/${encodeURIComponent(id)}`;
   const run = useAnswer<WholeRun>(id ? path : null);
   const items = useAnswer<Items>(id ? `${path}/timeline` : null);
+  const recovery = useAnswer<Recoveries>(run.answer && refused(run.answer) ? `/v1/recovery?${new URLSearchParams({ run_id: id })}` : null);
   const calls = useMemo(() => (items.answer?.items ?? []).filter((item) => item.kind === "call") as unknown as Call[], [items.answer]);
-  return { run: run.answer, calls, whole: items.answer?.whole ?? true, ready: items.answer !== null, trouble: run.trouble || items.trouble };
+  return { run: run.answer, recovery: recovery.answer?.runs[0], calls, whole: items.answer?.whole ?? true, ready: items.answer !== null, trouble: run.trouble || items.trouble };
 }
 
 export function Compare() {
@@ -67,14 +69,14 @@ export function Compare() {
       {trouble && <Trouble text={trouble} />}
       {!words.get("with") && <Trouble text="Choose two runs: mark them in the list of runs." />}
       <div class="sides">
-        {([["Left", left.run], ["Right", right.run]] as const).map(
-          ([side, run]) =>
+        {([["Left", left], ["Right", right]] as const).map(
+          ([side, { run, recovery }]) =>
             run && (
               <p>
                 <strong>{side}</strong>{" "}
                 <a href={address("/run", { run: run.run_id })}><bdi>{oneLine(run.run_id)}</bdi></a> <bdi>{known(run.agent_id)}</bdi>,{" "}
                 <span class={`badge ${run.status.toLowerCase()}`}>{run.status.toLowerCase()}</span>, {clock(run.started_at)}, {duration(lasted(run))};{" "}
-                {count(run.calls_total, "call")}, {run.calls_blocked + run.calls_throttled} refused, {count(run.errors_total, "error")};{" "}
+                {count(run.calls_total, "call")}, {refused(run)} refused{refused(run) > 0 && ` (${told(run, recovery)})`}, {count(run.errors_total, "error")};{" "}
                 policy <bdi>{known(run.policy_id)}</bdi> {oneLine(run.policy_version ?? "")}
               </p>
             ),

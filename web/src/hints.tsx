@@ -6,6 +6,7 @@ import { useAnswer } from "./asked";
 import { command, Filters } from "./filters";
 import { callAddress } from "./live";
 import { Copy, Moment, Trouble } from "./parts";
+import { share } from "./recovery";
 import { count, oneLine, plain } from "./text";
 
 type Rule = Ledger["rules"][number];
@@ -16,7 +17,6 @@ const WORDS: [Outcome, string][] = [
   ["promoted", "promoted"], ["open", "open"],
 ];
 const said = (outcome: Outcome): string => WORDS.find(([word]) => word === outcome)![1];
-const share = (rate: number | null): string => (rate === null ? "–" : `${Math.round(rate * 100)} %`);
 
 export function Hints() {
   const words = place.value.words;

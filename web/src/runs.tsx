@@ -1,12 +1,13 @@
 // Runs: the scoreboard.
 import { useSignal } from "@preact/signals";
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { address, asked, go, place } from "./address";
 import { RUN_FILTERS, type RunPage, type RunRow, type Sparks } from "./api.gen";
-import { ask, sentence } from "./ask";
+import { aboutRuns, ask, sentence } from "./ask";
 import { command, Filters } from "./filters";
 import { type Column, List } from "./list";
 import { Copy, Trouble } from "./parts";
+import { Following, Recovery, type Recovered, refused } from "./recovery";
 import { clock, count, duration, known, oneLine } from "./text";
 import { Stream } from "./stream";
 
@@ -16,11 +17,13 @@ const REFRESH_MS = 1000;
 export const lasted = (run: Pick<RunRow, "started_at" | "ended_at">): number =>
   (run.ended_at ? Date.parse(run.ended_at) : Date.now()) - Date.parse(run.started_at);
 
-const SORTS: Record<string, (run: RunRow) => number> = {
+/** Most first; a recovery that is not known comes last. */
+const SORTS: Record<string, (run: RunRow, recovered: Record<string, Recovered>) => number> = {
   started: (run) => Date.parse(run.started_at),
   duration: lasted,
   calls: (run) => run.calls_total,
-  refused: (run) => run.calls_blocked + run.calls_throttled,
+  refused,
+  recovery: (run, recovered) => recovered[run.run_id]?.recovery_rate ?? -1,
   errors: (run) => run.errors_total,
 };
 
@@ -44,6 +47,8 @@ export function Runs() {
   const [trouble, setTrouble] = useState("");
   const [loaded, setLoaded] = useState(false);
   const [sparks, setSparks] = useState<Record<string, number[] | null>>({});
+  const [recovered, setRecovered] = useState<Record<string, Recovered>>({});
+  const following = useRef<Following | null>(null);
   const active = useSignal<string | null>(null);
   const sort = words.get("sort") ?? "started";
   const [marked, setMarked] = useState<string[]>([]);
@@ -66,15 +71,22 @@ export function Runs() {
       if (cursor || !loaded) setOlder(page.next_cursor);
       setLoaded(true);
       setTrouble("");
-      const named = page.rows.map((run) => ["run_id", run.run_id] as [string, string]);
-      if (named.length) {
-        const found = await ask<Sparks>(`/v1/sparks?${new URLSearchParams(named)}`);
+      for (const question of aboutRuns("/v1/sparks", page.rows.map((run) => run.run_id))) {
+        const found = await ask<Sparks>(question);
         setSparks((before) => ({ ...before, ...Object.fromEntries(found.sparks.map((one) => [one.run_id, one.calls])) }));
       }
+      following.current?.follow(page.rows);
     } catch (error) {
       setTrouble(sentence(error));
     }
   };
+
+  useEffect(() => {
+    const stop = new AbortController();
+    const take = (found: Recovered[]) => setRecovered((before) => ({ ...before, ...Object.fromEntries(found.map((one) => [one.run_id, one])) }));
+    following.current = new Following(take, (error) => setTrouble(sentence(error)), stop.signal);
+    return () => stop.abort();
+  }, []);
 
   useEffect(() => {
     setLoaded(false);
@@ -91,8 +103,8 @@ export function Runs() {
 
   const sorted = useMemo(() => {
     const by = SORTS[sort] ?? SORTS.started!;
-    return [...rows].sort((one, other) => by(other) - by(one));
-  }, [rows, sort]);
+    return [...rows].sort((one, other) => by(other, recovered) - by(one, recovered));
+  }, [rows, sort, sort === "recovery" && recovered]);
 
   const columns: Column<RunRow>[] = [
     {
@@ -112,7 +124,8 @@ export function Runs() {
     { name: "Status", cell: (run) => <span class={`badge ${run.status.toLowerCase()}`}>{run.status.toLowerCase()}</span> },
     { name: "Agent", class: "name", cell: (run) => <bdi>{known(run.agent_id)}</bdi> },
     { name: "Calls", class: "number", cell: (run) => run.calls_total.toLocaleString("en") },
-    { name: "Refused", class: "number", cell: (run) => <span class={run.calls_blocked + run.calls_throttled ? "refused" : "quiet"}>{run.calls_blocked + run.calls_throttled}</span> },
+    { name: "Refused", class: "number", cell: (run) => <span class={refused(run) ? "refused" : "quiet"}>{refused(run)}</span> },
+    { name: "Recovery", class: "number wide", cell: (run) => <Recovery run={run} found={recovered[run.run_id]} /> },
     { name: "Errors", class: "number wide", cell: (run) => <span class={run.errors_total ? "failed" : "quiet"}>{run.errors_total}</span> },
     { name: "Lasted", class: "number wide", cell: (run) => duration(lasted(run)) },
     { name: "Over time", class: "wide", cell: (run) => <Spark calls={sparks[run.run_id]} /> },

@@ -233,7 +233,7 @@ RUN_FILTERS = (
     *_moments("started_at"),
 )
 # On refusals, for the hint ledger.
-HINT_FILTERS = tuple(found for found in CALL_FILTERS if found.name in ("rule_id", "since_ms"))
+HINT_FILTERS = tuple(found for found in CALL_FILTERS if found.name in ("run_id", "rule_id", "since_ms"))
 # What calls have and runs have not: asked of runs, it finds those with such a call.
 OF_THEIR_CALLS = tuple(
     found for found in CALL_FILTERS if found.kind != MOMENT and found.name not in {each.name for each in RUN_FILTERS}

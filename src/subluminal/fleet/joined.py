@@ -18,6 +18,8 @@ MAX_OFFLINE_MS = 7 * DAY_MS
 REFRESH_MS = 60_000
 STOP_POLL_MS = 10_000
 _MAX_BYTES = 1 << 16
+# The code of an error, as a keeper's state has it: the credential is not where `Joined` says.
+NO_CREDENTIAL = "no-credential"
 
 
 class Joined(msgspec.Struct, kw_only=True, omit_defaults=True):

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sqlite3
 from time import time_ns
 from typing import Any
 
 import msgspec
 
-from subluminal.contracts.errors import PolicyError
-from subluminal.contracts.moments import rfc3339
-from subluminal.fleet.joined import Joined
-from subluminal.fleet.keeper.state import read_state
+from subluminal.contracts.errors import LedgerError, PolicyError
+from subluminal.contracts.moments import epoch_ms, rfc3339
+from subluminal.fleet.joined import NO_CREDENTIAL, Joined
+from subluminal.fleet.keeper.state import State, read_state
+from subluminal.fleet.shipping.progress import standing
+from subluminal.fleet.sidecar import unshipped
+from subluminal.host.home import sub_home
 from subluminal.policy.laid import POLICIES, STOPS, is_whole, read_list
 
 
@@ -32,6 +36,7 @@ def machine_status(joined: Joined, home: str | None = None) -> dict[str, Any]:
         "stops": [],
         "error": None,
         "keeper": state.pid or None,
+        "shipping": None if joined.collector is None else _shipping(state, now_ms, home),
         "tasks": {name: msgspec.to_builtins(task) for name, task in sorted(state.tasks.items())},
     }
     try:
@@ -46,4 +51,31 @@ def machine_status(joined: Joined, home: str | None = None) -> dict[str, Any]:
             facts["error"] = "A policy that the fleet has laid is missing or was altered: every call is refused."
     except PolicyError as error:
         facts["error"] = str(error)
+    return facts
+
+
+def _shipping(state: State, now_ms: int, home: str | None) -> dict[str, Any]:
+    """How far the collector is behind this ledger, and what the keeper heard last. What is not known is None."""
+    task = state.tasks.get("ship")
+    told = task.facts if task is not None else {}
+    facts: dict[str, Any] = {
+        "unacked_events": None,
+        "unacked_since": None,
+        "behind_s": None,
+        "acked_at": None,
+        "refused": None,
+        "waits": told.get("waits", 0),
+        "last_error": (task.last_error if task is not None else None) or told.get("last_wait"),
+        "no_credential": task is not None and task.code == NO_CREDENTIAL,
+        "error": None,
+    }
+    try:
+        found = standing(home)
+        facts["unacked_events"] = found.unacked_events if found is not None else unshipped(home or sub_home())
+    except (LedgerError, sqlite3.Error, OSError) as error:
+        return {**facts, "error": str(error)}
+    if found is not None:
+        facts |= {name: getattr(found, name) for name in ("unacked_since", "acked_at", "refused")}
+        if found.unacked_since is not None:
+            facts["behind_s"] = max(0, now_ms - epoch_ms(found.unacked_since)) // 1000
     return facts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from subluminal.cli.filters import conditions, filter_options
 from subluminal.cli.options import Command, Option, Values
-from subluminal.cli.record.columns import print_table
+from subluminal.cli.record.columns import print_table, share
 from subluminal.cli.record.nothing_yet import say_nothing_found
 from subluminal.cli.record.query import bring_up_to_date
 from subluminal.cli.render.columns import terminal_columns
@@ -21,16 +21,18 @@ HELP = """Show the rules that refused, throttled or hinted, and what the agents 
 
 After a refusal an agent may correct itself and succeed, repeat, go to another tool, give up, or end. How this is found
 in the record is a documented rule (docs/control.md); the transcripts of Claude Code and Codex, where they are still on
-disk, tell which calls were made at once. RECOVERED is the share of refusals that were corrected, of those that are not
+disk, tell which calls were made at once. RECOVERY is the share of refusals that were corrected, of those that are not
 still open and that no operator let through; CALLS is how many calls it took.
 
 With --rule everything is told of one rule: each hint text, and examples to look at with `sub show` and `sub promote`.
+With --run it is told of these runs only; `sub runs --wide` has the recovery of each.
 
 \b
 Examples:
   sub hints
   sub hints --since today
   sub hints --rule no-force-push
+  sub hints --run last
   sub hints --json | jq 'select(.recovery_rate != null and .recovery_rate < 0.5) | .rule_id'
 """
 
@@ -41,7 +43,7 @@ OPTIONS = [
     Option("--no-sync", "no_sync", "Do not take in what still lies in the spool.", is_flag=True),
 ]
 
-_HEADER = ["RULE", "REFUSED", "RECOVERED", "CALLS", "CORRECTED", "REPEATED", "OTHER TOOL", "GAVE UP", "ENDED", "OPEN",
+_HEADER = ["RULE", "REFUSED", "RECOVERY", "CALLS", "CORRECTED", "REPEATED", "OTHER TOOL", "GAVE UP", "ENDED", "OPEN",
     "PROMOTED", "RUNS", "REASON"]  # fmt: skip
 _DROPPED = ("REASON", "PROMOTED", "RUNS", "OPEN", "CALLS", "ENDED")
 _OUTCOMES = ("corrected", "repeated", "other_tool", "gave_up", "ended", "open", "promoted")
@@ -74,17 +76,13 @@ def _name(rule: Row) -> str:
     return printable(rule["rule_id"] or f"({rule['reason_code']})")
 
 
-def _share(rate: float | None) -> str:
-    return "-" if rate is None else f"{rate:.0%}"
-
-
 def _calls(calls: float | None) -> str:
     return "-" if calls is None else f"{calls:.1f}"
 
 
 def _row(rule: Row) -> list[str]:
     outcomes = [str(rule["outcomes"][word]) for word in _OUTCOMES]
-    figures = [str(rule["refused"]), _share(rule["recovery_rate"]), _calls(rule["calls_to_recovery"])]
+    figures = [str(rule["refused"]), share(rule["recovery_rate"]), _calls(rule["calls_to_recovery"])]
     return [_name(rule), *figures, *outcomes, str(rule["runs"]), printable(rule["reason_code"])]
 
 
@@ -115,12 +113,12 @@ def _whole(rule: Row) -> list[str]:
 
 def _tally(tally: Row, indent: str) -> list[str]:
     found = {word.replace("_", " "): count for word, count in tally["outcomes"].items()}
-    recovered = f"{_share(tally['recovery_rate'])} of {tally['counted']}"
+    recovered = f"{share(tally['recovery_rate'])} of {tally['counted']}"
     if tally["calls_to_recovery"] is not None:
         recovered += f", after {_calls(tally['calls_to_recovery'])} calls"
     if tally["as_hinted"]:
         recovered += f", {tally['as_hinted']} exactly as suggested"
-    return [f"{indent}recovered  {recovered}", f"{indent}then       {_counts(found)}"]
+    return [f"{indent}recovery   {recovered}", f"{indent}then       {_counts(found)}"]
 
 
 def _counts(counted: dict[str, int]) -> str:

@@ -8,6 +8,7 @@ import click
 
 from subluminal.cli.fleet.options import open_repository
 from subluminal.cli.render.output import paint, print_json
+from subluminal.doctor.fleet import behind_words
 from subluminal.reports.printable import printable
 
 
@@ -53,6 +54,11 @@ def _machine_lines(facts: dict[str, Any]) -> list[str]:
         lines.append(f"overdue    {paint(printable(facts['overdue']), 'red')}")
     lines += [f"policy     {printable(each['policy_id'])} {printable(each['version'])}" for each in facts["policies"]]
     lines += [f"stop       {paint(_stop(each), 'red')}" for each in facts["stops"]]
+    shipping = facts["shipping"]
+    if shipping is not None:
+        told = shipping["last_error"] if shipping["waits"] else shipping["error"]
+        why = f": {paint(printable(told), 'yellow')}" if told else ""
+        lines.append(f"shipping   {printable(facts['collector'])}, {behind_words(shipping)}{why}")
     for name, task in facts["tasks"].items():
         if task.get("last_error"):
             lines.append(f"{name.ljust(10)} {paint(printable(task['last_error']), 'yellow')}")

@@ -50,6 +50,10 @@ def _plain(value: Any) -> str:
     return printable(str(value))
 
 
+def share(rate: float | None) -> str:
+    return "-" if rate is None else f"{rate:.0%}"
+
+
 def id_column(word: str, key: str) -> Column:
     return Column(word, key, lambda row, wide: printable(row[key] if wide else short(row[key])))
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from subluminal.cli.filters import conditions, filter_options
 from subluminal.cli.options import Command, Values
-from subluminal.cli.record.columns import COLUMN_OPTIONS, Column, chosen, id_column, picked, print_columns
+from subluminal.cli.record.columns import COLUMN_OPTIONS, Column, chosen, id_column, picked, print_columns, share
 from subluminal.cli.record.nothing_yet import say_nothing_found
 from subluminal.cli.record.query import PAGE_OPTIONS, begin_page
 from subluminal.cli.record.source import open_source
@@ -15,15 +17,24 @@ from subluminal.contracts.filters import OF_THEIR_CALLS, RUN_FILTERS, Filters, R
 from subluminal.ledger.read.ledger import MAX_LIMIT, RUN_COLUMNS, Row, known, open_or_empty
 from subluminal.reports.printable import printable
 
+if TYPE_CHECKING:
+    from subluminal.ledger.read.ledger import Ledger
+    from subluminal.ledger.read.refused import Messages
+
 HELP = """List runs, latest first.
 
 The filters are those of `sub query`; one that is about calls (--tool, --decision ...) finds the runs with such a call.
+
+RECOVERY (with --wide, by --columns, in --json and --csv) is how many of its refusals the agent corrected, of those that
+count: what `sub hints --run` says of the run. It is - (null) where nothing was refused, where nothing counts yet, of
+runs of more than 50,000 calls, and of a fleet's.
 
 \b
 Examples:
   sub runs
   sub runs --agent repo-fixer --status FAILED
   sub runs --since today --decision BLOCK
+  sub runs --columns run,agent,blocked,recovery
   sub runs --limit 0 --json
   sub runs --fleet https://collector.example --since today
 """
@@ -42,11 +53,13 @@ COLUMNS = (
     Column("activity", "activity"),
     Column("blocked", "calls_blocked", is_number=True),
     Column("throttled", "calls_throttled", is_number=True),
+    Column("recovery", "recovery_rate", lambda row, wide: share(row["recovery_rate"]), is_number=True),
     Column("errors", "errors_total", is_number=True),
 )
 _JSON_KEYS = {"metadata_json": "meta", "workload_json": "workload", "usage_json": "usage"}
-_KEYS = (*(_JSON_KEYS.get(name, name) for name in RUN_COLUMNS), "duration_ms", "cursor")
-_USUAL = [column.word for column in COLUMNS]
+_KEYS = (*(_JSON_KEYS.get(name, name) for name in RUN_COLUMNS), "duration_ms", "recovery_rate", "cursor")
+# Following what came after each refusal, in transcripts too, takes a while: it is done where it is asked for.
+_USUAL = [column.word for column in COLUMNS if column.word != "recovery"]
 # What a narrow terminal goes without first.
 _DROPPED = ("env", "throttled", "activity", "client", "agent", "duration")
 _STATUS_COLOURS = {"RUNNING": "cyan", "FAILED": "red", "TERMINATED": "bright_red", "CANCELLED": "yellow"}
@@ -54,13 +67,16 @@ _STATUS_COLOURS = {"RUNNING": "cyan", "FAILED": "red", "TERMINATED": "bright_red
 
 def runs(values: Values) -> int:
     limit = begin_page(values)
-    columns = chosen(values, COLUMNS, _USUAL, _KEYS)
+    columns = chosen(values, COLUMNS, [column.word for column in COLUMNS] if values["wide"] else _USUAL, _KEYS)
+    of_all = values["columns"] is None and (values["as_json"] or values["as_csv"])
     with open_source(values) as ledger:
         filters = RunFilters(**conditions(RUN_FILTERS, values, ledger))
         calls = Filters(**conditions(OF_THEIR_CALLS, values, ledger))
         page = ledger.runs(filters, calls=calls, limit=limit or MAX_LIMIT, cursor=values["cursor"])
         if not page.rows:
             say_nothing_found(ledger, "No run matches.")
+        if of_all or any(column.key == "recovery_rate" for column in columns):
+            _follow(page.rows, ledger if values["fleet"] is None else None)
     rows = [
         {**row, "duration_ms": between_ms(row["started_at"], row["ended_at"]), "cursor": cursor}
         for row, cursor in zip(page.rows, page.cursors, strict=True)
@@ -72,6 +88,24 @@ def runs(values: Values) -> int:
     if page.next_cursor is not None:
         note(f"More: --cursor {page.next_cursor}, a higher --limit, or --limit 0 for all.")
     return 0
+
+
+def _follow(rows: list[Row], ledger: Ledger | None) -> None:
+    """Its recovery for each; a collector is not asked for every call of every run."""
+    refused = [row["run_id"] for row in rows if row["calls_blocked"] or row["calls_throttled"]]
+    rates: dict[str, float | None] = {}
+    if ledger is not None and refused:
+        from subluminal.ledger.read.recovery import recoveries
+
+        rates = {each["run_id"]: each["recovery_rate"] for each in recoveries(ledger, refused, _transcripts)}
+    for row in rows:
+        row["recovery_rate"] = rates.get(row["run_id"])
+
+
+def _transcripts(since_ms: int) -> Messages:
+    from subluminal.control.hints.messages import transcript_messages
+
+    return transcript_messages(since_ms)
 
 
 def _draw(rows: list[Row], *, here: bool) -> None:

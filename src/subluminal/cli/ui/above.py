@@ -9,7 +9,7 @@ from subluminal.host.home import is_present, joined_file, ledger_db
 
 if TYPE_CHECKING:
     from subluminal.ledger.read.figures import Figure
-    from subluminal.ledger.read.hints import Messages
+    from subluminal.ledger.read.refused import Messages
 
 Told = dict[str, Any]
 

@@ -11,7 +11,7 @@ import os
 from subluminal.agents.transcripts.found import File, default_places, transcript_files
 from subluminal.agents.transcripts.reading import read_transcript
 from subluminal.agents.transcripts.seen import Unread
-from subluminal.ledger.read.hints import Told
+from subluminal.ledger.read.refused import Told
 
 # As much as is read within a few seconds; the newest first.
 MAX_BYTES = 100 << 20
@@ -19,7 +19,8 @@ MAX_BYTES = 100 << 20
 Messages = dict[str, list[Told]]
 
 # path -> when it was, how large, and what it told: a page asks again and again.
-_read: dict[str, tuple[int, int, Messages]] = {}
+Read = dict[str, tuple[int, int, Messages]]
+_read: Read = {}
 
 
 def transcript_messages(since_ms: int) -> Messages:
@@ -29,7 +30,7 @@ def transcript_messages(since_ms: int) -> Messages:
     """
     found: Messages = {}
     left = MAX_BYTES
-    kept: dict[str, tuple[int, int, Messages]] = {}
+    kept: Read = {}
     for file in _newest(since_ms):
         left -= file.size
         if left < 0:
@@ -40,9 +41,18 @@ def transcript_messages(since_ms: int) -> Messages:
         kept[file.path] = known
         for use_id, told in known[2].items():
             found.setdefault(use_id, []).extend(told)
+    _keep(kept, since_ms, left)
+    return found
+
+
+def _keep(kept: Read, since_ms: int, left: int) -> None:
+    """And of earlier ones, which were not asked for now, as much as there is room for: the next may ask for them."""
+    for path, known in list(_read.items()):
+        if path not in kept and known[0] < since_ms and left >= known[1]:
+            left -= known[1]
+            kept[path] = known
     _read.clear()
     _read.update(kept)
-    return found
 
 
 def _newest(since_ms: int) -> list[File]:

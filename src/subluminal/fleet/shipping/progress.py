@@ -7,6 +7,7 @@ same numbers mean something else.
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 from contextlib import closing
@@ -70,7 +71,8 @@ class Refused(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """`unacked_bytes`: of segments of the ledger, as they lie there. `refused`: events that no collector took."""
+    """`unacked_bytes`: of segments of the ledger, as they lie there; `unacked_since`: when their first event was.
+    `refused`: events that no collector took."""
 
     place: int
     events: int
@@ -78,6 +80,7 @@ class Standing(NamedTuple):
     unacked_events: int
     refused: int
     acked_at: str | None
+    unacked_since: str | None
 
 
 class Progress:
@@ -199,4 +202,15 @@ def standing(home: str | None = None) -> Standing | None:
     with closing(ledger):
         sql = "SELECT coalesce(sum(length(lines)), 0), coalesce(sum(length(marks)), 0) / 4 FROM segments WHERE id > ?"
         unacked_bytes, unacked_events = ledger.execute(sql, (place,)).fetchone()
-    return Standing(place, row[0] if row else 0, unacked_bytes, unacked_events, refused, row[1] if row else None)
+        since = _first_after(ledger, place)
+    events, acked_at = row or (0, None)
+    return Standing(place, events, unacked_bytes, unacked_events, refused, acked_at, since)
+
+
+def _first_after(ledger: sqlite3.Connection, place: int) -> str | None:
+    row = ledger.execute("SELECT lines FROM segments WHERE id > ? ORDER BY id LIMIT 1", (place,)).fetchone()
+    if row is None:
+        return None
+    from subluminal.ledger.store.encoding import unpack_lines
+
+    return str(json.loads(unpack_lines(row[0])[0])["ts"])

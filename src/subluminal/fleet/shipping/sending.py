@@ -11,6 +11,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from subluminal.contracts.errors import FleetError, UsageError
+from subluminal.fleet.joined import NO_CREDENTIAL
 
 _TIMEOUT_S = 60.0
 _MAX_ANSWER_BYTES = 64 << 20
@@ -28,6 +29,12 @@ class Later(FleetError):
 
 class Refusal(FleetError):
     """Sending it again will not help."""
+
+
+class NoCredential(FleetError):
+    """What the collector is to be shown is not where it should be found."""
+
+    code = NO_CREDENTIAL
 
 
 class Address:
@@ -71,8 +78,14 @@ class Address:
                     return file.read(65_536).strip()
             except (OSError, ValueError):
                 hint = "It must hold the token of this machine."
-                raise FleetError(f"{self._token_file} cannot be read.", hint=hint) from None
-        return os.environ.get(self._token_env) if self._token_env else None
+                raise NoCredential(f"{self._token_file} cannot be read.", hint=hint) from None
+        if self._token_env is None:
+            return None
+        token = os.environ.get(self._token_env)
+        if not token:
+            hint = "It must hold the token of this machine."
+            raise NoCredential(f"The variable {self._token_env} is not set where this is shipped from.", hint=hint)
+        return token
 
     def path(self, place: str) -> str:
         return self._parts.path.rstrip("/") + place

@@ -11,6 +11,7 @@ import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from time import monotonic
+from typing import Any
 
 from subluminal.contracts.errors import FleetError
 from subluminal.fleet.joined import Joined
@@ -30,6 +31,7 @@ IDLE_S = 1.0
 AT_ONCE = 4
 _HELD_AT_ONCE = 100
 _REFUSED_AGAIN_S = 3600.0
+_MAX_TOLD = 500
 # After failures: twice as long each time, up to this, and nobody at the same time as the others.
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 300.0
 
@@ -70,6 +72,10 @@ class ShipTask:
         self._failures = 0
         self.last_wait = None
         return 0.0 if more else IDLE_S
+
+    def facts(self) -> dict[str, Any]:
+        """What keeps it waiting, and for how many steps now: a collector that is away is no failure of a step."""
+        return {} if self.last_wait is None else {"last_wait": self.last_wait[:_MAX_TOLD], "waits": self._failures}
 
     def _wait_s(self, told_s: float) -> float:
         grown = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0 ** min(self._failures, 16))

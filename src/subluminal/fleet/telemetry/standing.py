@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from subluminal.contracts.errors import SubluminalError
 from subluminal.fleet.joined import require_joined
-from subluminal.fleet.sidecar import unshipped
 from subluminal.fleet.status import machine_status
 from subluminal.host.home import is_present, joined_file
 from subluminal.ledger.read.figures import Figure, gauge
@@ -26,7 +27,7 @@ def fleet_figures(home: str) -> list[Figure]:
         about = "Version of the fleet's policy that is in force."
         found.append(gauge("subluminal.snapshot.version", about, "1", facts["version"]))
         found.append(gauge("subluminal.stop.active", "Stops that are in force.", "{stop}", len(facts["stops"])))
-    return found + _shipping(home)
+    return found + _shipping(facts["shipping"])
 
 
 def _valid(is_valid: bool) -> Figure:
@@ -36,9 +37,8 @@ def _valid(is_valid: bool) -> Figure:
     return gauge("subluminal.snapshot.valid", about, "1", int(is_valid))
 
 
-def _shipping(home: str) -> list[Figure]:
-    left = unshipped(home)
-    if left is None:
+def _shipping(shipping: dict[str, Any] | None) -> list[Figure]:
+    if shipping is None or shipping["unacked_events"] is None:
         return []
     about = "Events of the ledger that no collector has acknowledged."
-    return [gauge("subluminal.unacked.events", about, "{event}", left)]
+    return [gauge("subluminal.unacked.events", about, "{event}", shipping["unacked_events"])]

@@ -21,9 +21,13 @@ awaits one. From where the same tool was refused again on, the later refusal awa
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Sequence
+from operator import attrgetter
 
 from subluminal.contracts.vocabulary import ALLOW, THROTTLE
+from subluminal.ledger.fold.joined import MAX_ALIKE
 
 WINDOW = 5
 CORRECTED, REPEATED, OTHER_TOOL, GAVE_UP, ENDED = "corrected", "repeated", "other_tool", "gave_up", "ended"
@@ -110,8 +114,11 @@ def reactions(calls: Sequence[Made], run_status: str, window: int = WINDOW) -> l
     by_actor: dict[str, list[Made]] = {}
     for call in calls:
         by_actor.setdefault(call.actor, []).append(call)
+    used = Counter(call.use_id for call in calls if call.use_id is not None)
+    # An id that is used over and over names no call (`fold.joined`): else each refusal would pass over all the others.
+    names_none = {use_id for use_id, times in used.items() if times > MAX_ALIKE}
     made = [
-        _reaction(theirs, place, window)
+        _reaction(theirs, place, window, names_none)
         for theirs in by_actor.values()
         for place, call in enumerate(theirs)
         if call.refused
@@ -136,13 +143,15 @@ def reactions(calls: Sequence[Made], run_status: str, window: int = WINDOW) -> l
     return made
 
 
-def _reaction(calls: list[Made], place: int, window: int) -> Reaction:
+def _reaction(calls: list[Made], place: int, window: int, names_none: set[str]) -> Reaction:
     refusal = calls[place]
+    own = None if refusal.use_id in names_none else refusal.use_id
     found: list[Made] = []
     by = BY_IDS if refusal.message is not None else BY_TIME
-    for later in range(place + 1, len(calls)):
+    answered = bisect_left(calls, refusal.answered_ms, lo=place + 1, key=attrgetter("started_ms"))
+    for later in range(answered, len(calls)):
         call = calls[later]
-        if call.started_ms < refusal.answered_ms or (call.use_id is not None and call.use_id == refusal.use_id):
+        if own is not None and call.use_id == own:
             continue
         if refusal.message is not None and call.message is not None:
             if call.message == refusal.message:

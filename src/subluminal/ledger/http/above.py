@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from subluminal.ledger.read.figures import Figure
-from subluminal.ledger.read.hints import Messages
+from subluminal.ledger.read.refused import Messages
 
 Told = dict[str, Any]
 

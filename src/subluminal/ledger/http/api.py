@@ -40,14 +40,16 @@ from subluminal.ledger.http.guard import Guard, add_headers
 from subluminal.ledger.http.metrics import CONTENT_TYPE, metrics_text
 from subluminal.ledger.http.openapi import document
 from subluminal.ledger.http.page import PUBLIC, Page
-from subluminal.ledger.http.parameters import MAX_SPARKS
+from subluminal.ledger.http.parameters import MAX_RUNS
 from subluminal.ledger.http.routes import BY_PATH, ROUTES
 from subluminal.ledger.http.sessions import Sessions
 from subluminal.ledger.read.description import describe
 from subluminal.ledger.read.figures import Figure, Figures, Watch
-from subluminal.ledger.read.hints import Sources, hint_rules
+from subluminal.ledger.read.hints import hint_rules
 from subluminal.ledger.read.ledger import Ledger, open_ledger
 from subluminal.ledger.read.over_time import over_time
+from subluminal.ledger.read.recovery import recoveries
+from subluminal.ledger.read.refused import Sources
 from subluminal.ledger.read.sparks import spark
 from subluminal.ledger.read.timeline import timeline
 
@@ -154,12 +156,14 @@ class Api:
         return await self._read(ask)
 
     async def sparks(self, request: web.Request) -> web.StreamResponse:
-        run_ids = Filter("run_id", "", EXACT, "").read(request.query.getall("run_id", []))
-        if not run_ids or len(run_ids) > MAX_SPARKS:
-            raise UsageError(f"Name between 1 and {MAX_SPARKS} runs with run_id.")
+        run_ids = _each_run(request)
         return await self._read(
             lambda ledger: {"sparks": [{"run_id": run_id, "calls": spark(ledger, run_id)} for run_id in run_ids]}
         )
+
+    async def recovery(self, request: web.Request) -> web.StreamResponse:
+        run_ids = _each_run(request)
+        return await self._read(lambda ledger: {"runs": recoveries(ledger, run_ids, self.sources)})
 
     # -- calls ------------------------------------------------------------------------------------------------
 
@@ -321,6 +325,13 @@ async def _relay(reader: asyncio.StreamReader, socket: web.WebSocketResponse) ->
 
 def _call_names(request: web.Request) -> tuple[str, str | None, str | None]:
     return request.match_info["call_id"], request.query.get("run_id"), request.query.get("shim_id")
+
+
+def _each_run(request: web.Request) -> list[str]:
+    run_ids: list[str] | None = Filter("run_id", "", EXACT, "").read(request.query.getall("run_id", []))
+    if not run_ids or len(run_ids) > MAX_RUNS:
+        raise UsageError(f"Name between 1 and {MAX_RUNS} runs with run_id.")
+    return run_ids
 
 
 def _number(request: web.Request, name: str, default: int) -> int:

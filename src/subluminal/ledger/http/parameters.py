@@ -21,7 +21,8 @@ from subluminal.ledger.read.over_time import MAX_PARTS
 Parameter = dict[str, Any]
 _TEXT = {"type": "string"}
 _WHOLE = {"type": "integer", "minimum": 0, "maximum": MAX_NUMBER}
-MAX_SPARKS = 100
+# Of which something is told that has to be worked out for each: a page of the scoreboard.
+MAX_RUNS = 100
 
 
 def query(name: str, schema: dict[str, Any] | None = None) -> Parameter:
@@ -61,9 +62,9 @@ BY = {
     "required": True,
     "explode": True,
 }
-SPARKS = [
+EACH_RUN = [
     {
-        **query("run_id", {"type": "array", "minItems": 1, "maxItems": MAX_SPARKS, "items": _TEXT}),
+        **query("run_id", {"type": "array", "minItems": 1, "maxItems": MAX_RUNS, "items": _TEXT}),
         "required": True,
         "explode": True,
     }

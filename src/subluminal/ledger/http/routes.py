@@ -11,6 +11,7 @@ from subluminal.ledger.http.parameters import (
     CALLS,
     DIFF,
     DIRECTORY,
+    EACH_RUN,
     EVENTS,
     FILTERS,
     FOLLOW,
@@ -21,7 +22,6 @@ from subluminal.ledger.http.parameters import (
     PROMOTE,
     RUN,
     RUNS,
-    SPARKS,
     TOOL,
 )
 
@@ -56,7 +56,8 @@ ROUTES = (
     _get("/v1/runs/{run_id}", "run", "One run and its producers.", [RUN], of.WHOLE_RUN),
     _get("/v1/runs/{run_id}/events", "events", "The events of a run, in chain order.", EVENTS, of.EVENTS),
     _get("/v1/runs/{run_id}/timeline", "timeline", "What happened in a run, in order of time.", [RUN], of.TIMELINE),
-    _get("/v1/sparks", "sparks", "When the calls of runs came, in equal parts of each run.", SPARKS, of.SPARKS),
+    _get("/v1/sparks", "sparks", "When the calls of runs came, in equal parts of each run.", EACH_RUN, of.SPARKS),
+    _get("/v1/recovery", "recovery", "How many of its refusals each run corrected.", EACH_RUN, of.RECOVERY),
     _get("/v1/calls", "calls", "Tool calls, newest first.", CALLS, of.CALL_PAGE),
     _get("/v1/calls/{call_id}", "call", "One call: previews, hint, rule, doors and events.", CALL, of.WHOLE_CALL),
     _get("/v1/calls/{call_id}/explanation", "explanation", "Which rules were asked, and why.", CALL, of.EXPLANATION),

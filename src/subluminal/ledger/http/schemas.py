@@ -111,6 +111,16 @@ TIMELINE = shape(
 )
 _SPARK = shape({"run_id": TEXT, "calls": {"type": ["array", "null"], "items": WHOLE}})
 SPARKS = shape({"sparks": listed(_SPARK)})
+_RECOVERY_RATE = {**_NUMBER_OR_NULL, "description": "Corrected, of those that count; null: none does, or not yet."}
+_RECOVERY = shape(
+    {
+        "run_id": TEXT,
+        "corrected": _WHOLE_OR_NULL,
+        "counted": {**_WHOLE_OR_NULL, "description": "Null: no such run, or more calls than are followed here."},
+        "recovery_rate": _RECOVERY_RATE,
+    }
+)
+RECOVERY = shape({"runs": listed(_RECOVERY)})
 _COUNTS = ("calls", "allowed", "blocked", "throttled", "errors")
 _LATENCIES = ("latency_ms_p50", "latency_ms_p95", "latency_ms_max")
 _FIGURES = {
@@ -125,7 +135,7 @@ _TALLY = {
     "outcomes": {**shape(dict.fromkeys(OUTCOMES, WHOLE)), "description": "What the agents did next."},
     "counted": {**WHOLE, "description": "Without those that are open or were promoted."},
     "as_hinted": {**WHOLE, "description": "Corrected with exactly the arguments that were suggested."},
-    "recovery_rate": {**_NUMBER_OR_NULL, "description": "Corrected, of those that count."},
+    "recovery_rate": _RECOVERY_RATE,
     "calls_to_recovery": {**_NUMBER_OR_NULL, "description": "On average, the correcting call included."},
 }
 _EXAMPLE = shape(

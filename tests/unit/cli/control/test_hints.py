@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.command_line import run_sub, stored
-from harness.ledger import EventMaker
+from harness.ledger import EventMaker, ledgerd, spool_of
 from subluminal.contracts.canonical import args_hash
 
 HINT = {"hint_text": "Push to a branch.", "suggested_args": {"branch": "mine"}, "retry_advice": None}
@@ -88,9 +88,38 @@ def test_a_rule_or_a_time_is_chosen(home: Path) -> None:
     assert told(home, "--rule", "nothing") == []
 
 
+def test_the_runs_have_the_recovery_that_the_hint_ledger_says(home: Path, tmp_path: Path) -> None:
+    """Here, and where their bundles were taken in."""
+    other = tmp_path / "other"
+    spool_of(other)
+    bundles = tmp_path / "bundles"
+    exported = run_sub(home, "export", "runs", "-o", str(bundles), "--json")
+    assert (exported.returncode, len(exported.stdout.splitlines())) == (0, 6), exported.stderr
+    with ledgerd(other):
+        for bundle in bundles.iterdir():
+            assert run_sub(other, "ingest", str(bundle)).returncode == 0
+    for place in (home, other):
+        rows = [json.loads(line) for line in run_sub(place, "runs", "--json", "--no-sync").stdout.splitlines()]
+        assert {row["run_id"]: row["recovery_rate"] for row in rows} == {
+            "as-hinted": 1.0, "otherwise": 1.0, "repeats": 0.0, "elsewhere": 0.0, "goes-on": None, "blocked": 0.0,
+        }  # fmt: skip
+        for row in rows:
+            (rule,) = told(place, "--run", row["run_id"])
+            assert rule["recovery_rate"] == row["recovery_rate"], row["run_id"]
+
+
+def test_runs_have_a_column_of_recovery_where_it_is_asked_for(home: Path) -> None:
+    def lines(*asked: str) -> list[list[str]]:
+        return [line.split() for line in run_sub(home, "runs", "--no-sync", *asked).stdout.splitlines()]
+
+    assert "RECOVERY" not in lines()[0] and "RECOVERY" in lines("--wide")[0]
+    assert lines("--columns", "run,recovery", "--run", "goes-on") == [["RUN", "RECOVERY"], ["goes-on", "-"]]
+    assert lines("--columns", "recovery", "--run", "otherwise", "--csv") == [["recovery_rate"], ["1.0"]]
+
+
 def test_people_see_a_table_and_all_of_one_rule(home: Path) -> None:
     table = run_sub(home, "hints", "--no-sync").stdout
-    assert table.splitlines()[0].split()[:3] == ["RULE", "REFUSED", "RECOVERED"]
+    assert table.splitlines()[0].split()[:3] == ["RULE", "REFUSED", "RECOVERY"]
     assert table.splitlines()[1].split()[:4] == ["no-main", "6", "40%", "1.0"]
     whole = run_sub(home, "hints", "--no-sync", "--rule", "no-main").stdout
     assert "40% of 5, after 1.0 calls, 1 exactly as suggested" in whole

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+from harness.effort import growth
 from subluminal.ledger.fold.recovery import BY_IDS, BY_TIME, Made, Reaction, reactions
 
 ACTIONS = {"R": "BLOCK", "H": "REJECT_WITH_HINT", "T": "THROTTLE", "+": "ALLOW", "-": "ALLOW", "P": "ALLOW"}
@@ -113,3 +114,17 @@ def test_the_same_call_sent_again_by_its_client_is_no_reaction() -> None:
 def test_a_run_with_many_refusals_is_read_in_one_pass() -> None:
     calls = made(" ".join(["Rpush1", "+push2"] * 5_000))
     assert told(calls) == ["corrected"] * 5_000
+
+
+@pytest.mark.parametrize("hostile", ["answered late", "one id for all"])
+def test_no_run_makes_each_refusal_pass_over_all_the_others(hostile: str) -> None:
+    def work(refusals: int) -> None:
+        calls = made("Rpush1 " * refusals)
+        for call in calls:
+            if hostile == "answered late":
+                call.ended_ms = 1_000_000_000
+            else:
+                call.use_id = "use-1"
+        assert len(reactions(calls, "SUCCEEDED")) == refusals
+
+    assert growth(work, 1_000, 8_000, limit=3) < 3

@@ -150,6 +150,26 @@ def test_the_hint_ledger_says_what_followed_a_refusal(server: Server) -> None:
     assert (rule["outcomes"]["corrected"], rule["recovery_rate"]) == (1, 1.0)
     assert server.ask("/v1/hints?rule_id=other") == (200, {"rules": []})
     assert server.ask("/v1/hints?rule=x")[1]["hint"].startswith("Did you mean rule_id?")
+    assert len(server.ask("/v1/hints?run_id=run-hints")[1]["rules"]) == 1
+    assert server.ask("/v1/hints?run_id=none") == (200, {"rules": []})
+    assert server.ask(f"/v1/hints?since_ms={1 << 60}") == (200, {"rules": []})
+
+
+def test_the_recovery_of_each_run_that_is_named(server: Server) -> None:
+    maker = EventMaker("run-recovers", "shim-recovers", start_ms=1_910_000_000_000)
+    lines = [maker.run_start(), *maker.call("BLOCK"), *maker.call(), maker.run_end()]
+    assert server.ask("/v1/events", b"\n".join(lines))[0] == 200
+    code, told = server.ask("/v1/recovery?run_id=run-recovers&run_id=none")
+    assert (code, told["runs"]) == (
+        200,
+        [
+            {"run_id": "run-recovers", "corrected": 1, "counted": 1, "recovery_rate": 1.0},
+            {"run_id": "none", "corrected": None, "counted": None, "recovery_rate": None},
+        ],
+    )
+    for path in ("/v1/recovery", "/v1/recovery?" + "&".join(f"run_id={number}" for number in range(101))):
+        code, told = server.ask(path)
+        assert code == 400 and told["error"] == "Name between 1 and 100 runs with run_id."
 
 
 def test_a_live_stream_with_an_unknown_filter_is_refused_before_it_begins(server: Server) -> None:
