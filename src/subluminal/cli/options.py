@@ -28,18 +28,8 @@ class Option:
     """`choices` are taken as `word_meant` says; with `exact`, as they are written. `bounds`: of a whole number."""
 
     __slots__ = (
-        "bounds",
-        "choices",
-        "default",
-        "exact",
-        "flags",
-        "help",
-        "is_flag",
-        "kind",
-        "metavar",
-        "multiple",
-        "name",
-    )
+        "bounds", "choices", "default", "exact", "flags", "help", "is_flag", "kind", "metavar", "multiple", "name",
+    )  # fmt: skip
 
     def __init__(
         self,

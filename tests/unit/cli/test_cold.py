@@ -19,6 +19,7 @@ from harness.places import ROOT
 PROBE = """
 import gc, sys
 bare = set(sys.modules)
+gc.collect()  # so that none is due before the command begins
 collected = sum(each["collections"] for each in gc.get_stats())
 from subluminal.__main__ import main
 code = main()
