@@ -1,17 +1,21 @@
-"""The whole time of each command on small inputs beside `git --version`: cold process, warm files, one run, medians.
+"""The whole time of each command on small inputs beside bare Python and `git --version`: cold process, warm files.
 
 python bench/cold.py [ROUNDS]
+
+The median of the times, and the least CPU of all rounds: that one holds on a busy machine too, and the ratio is of it.
 """
 
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import tempfile
 import time
 from statistics import median
 
+BARE = "python -c pass"
 SUB = os.path.join(os.path.dirname(sys.executable), "sub")
 COMMANDS = [
     "version", "help", "config", "runs", "query", "query --plot", "tail --no-follow", "show --no-sync", "state",
@@ -35,18 +39,29 @@ def main() -> int:
         subprocess.run([SUB, "policy", "init", "policy.yaml"], cwd=work, env=environ, capture_output=True, check=True)
         with open(os.path.join(work, "policy.json"), "w") as file:
             file.write("{}")
-        lines = [("git --version", ["git", "--version"]), *((f"sub {each}", [SUB, *each.split()]) for each in COMMANDS)]
-        taken: dict[str, list[float]] = {name: [] for name, _ in lines}
+        lines = [
+            (BARE, [sys.executable, "-c", "pass"]),
+            ("git --version", ["git", "--version"]),
+            *((f"sub {each}", [SUB, *each.split()]) for each in COMMANDS),
+        ]
+        taken: dict[str, list[tuple[float, float]]] = {name: [] for name, _ in lines}
         for _ in range(rounds):
             for name, command in lines:
-                begin = time.perf_counter()
+                begin, used = time.perf_counter(), cpu_seconds()
                 subprocess.run(command, cwd=work, env=environ, capture_output=True, check=False)
-                taken[name].append((time.perf_counter() - begin) * 1000)
-    git = median(taken["git --version"])
-    print(f"{'command':<50} {'ms':>7} {'x git':>7}")
+                taken[name].append(((time.perf_counter() - begin) * 1000, (cpu_seconds() - used) * 1000))
+    bare = min(cpu for _, cpu in taken[BARE])
+    print(f"{'command':<50} {'ms':>7} {'CPU ms':>7} {'x bare':>7}")
     for name, times in taken.items():
-        print(f"{name:<50} {median(times):7.1f} {median(times) / git:7.1f}")
+        cpu = min(cpu for _, cpu in times)
+        print(f"{name:<50} {median(ms for ms, _ in times):7.1f} {cpu:7.1f} {cpu / bare:7.1f}")
     return 0
+
+
+def cpu_seconds() -> float:
+    """Of all children that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 if __name__ == "__main__":

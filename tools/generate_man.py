@@ -14,7 +14,8 @@ for name in [name for name in os.environ if name.startswith("SUB_")]:
 import click  # noqa: E402
 
 from subluminal import __version__  # noqa: E402
-from subluminal.cli.main import COMMANDS, cli  # noqa: E402
+from subluminal.cli.commands import COMMANDS  # noqa: E402
+from subluminal.cli.main import cli  # noqa: E402
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "man" / "sub.1"
 ENVIRONMENT = {

@@ -21,9 +21,10 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from subluminal.adapters.http_api.shape import MappingShape
-from subluminal.contracts.events import Count, Event, Hint, PolicyRef, Terminate
+from subluminal.contracts.events import Event, Hint, PolicyRef, Terminate
 from subluminal.contracts.policy import Bundle, Snapshot
 from subluminal.contracts.secrets import ServerSecrets
+from subluminal.contracts.terms import Count
 from subluminal.contracts.vocabulary import INTERFACE_VERSION
 from subluminal.policy.lint.spelled_out import DURATIONS
 from subluminal.policy.lint.wording import PATTERN_WORDS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 from typing import Any
@@ -10,10 +9,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from subluminal.cli.options import Command
-
-# name -> (module, attribute, one-line help). The attribute is click's command, or one of `options`.
-Table = dict[str, tuple[str, str, str]]
+from subluminal.cli.options import Command, Group, Table
 
 
 def _completing(command: click.Command) -> click.Command:
@@ -39,15 +35,17 @@ class LazyGroup(click.Group):
         entry = self.table.get(cmd_name)
         if entry is None:
             return None
-        command: click.Command | Command = getattr(importlib.import_module(entry[0]), entry[1])
-        found = command.click_command() if isinstance(command, Command) else command
+        command: click.Command | Command | Group = getattr(importlib.import_module(entry[0]), entry[1])
+        found = command.click_command() if isinstance(command, Command | Group) else command
         return _completing(found) if "_SUB_COMPLETE" in os.environ else found
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and args[0] not in self.table:
-            near = difflib.get_close_matches(args[0], self.table, n=2)
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], self.table, n=2)
             meant = f" Did you mean {' or '.join(near)}?" if near else ""
             raise click.UsageError(f"There is no command {args[0]!r}.{meant}", ctx)
         return super().resolve_command(ctx, args)

@@ -5,39 +5,56 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
+from subluminal.cli.commands import COMMANDS
+from subluminal.cli.options import Command, Group, Misused
 from subluminal.contracts.errors import SubluminalError
 from subluminal.reports.printable import printable
 
-# name -> (module, attribute) of its `options.Command`.
-LIGHT = {
-    "hints": ("subluminal.cli.control.hints", "HINTS"),
-    "query": ("subluminal.cli.record.query", "QUERY"),
-    "runs": ("subluminal.cli.record.runs", "RUNS"),
-    "show": ("subluminal.cli.record.show", "SHOW"),
-    "tail": ("subluminal.cli.tail.command", "TAIL"),
-}
+
+class Finished(Exception):
+    """All is told; what is left is the exit code."""
+
+    def __init__(self, exit_code: int) -> None:
+        self.exit_code = exit_code
 
 
-def run(args: list[str]) -> int:
+def run(args: list[str], before_others: Callable[[], None] = lambda: None) -> int:
+    """`before_others`: done before click runs a command, which may live for days."""
     try:
-        return _run(args)
+        return _run(args, before_others)
     except KeyboardInterrupt:  # also while an error is being told
         return 130
 
 
-def _run(args: list[str]) -> int:
+def _run(args: list[str], before_others: Callable[[], None]) -> int:
     open_streams()
-    entry = LIGHT.get(args[0]) if args else None
-    if entry is not None:
-        from importlib import import_module
-
-        command = getattr(import_module(entry[0]), entry[1])
-        values = command.parse(args[1:])
-        if values is not None:
+    command, rest = _command(args)
+    values = None if command is None else command.parse(rest)
+    if command is not None and values is not None:
+        try:
             return guarded(lambda: command.work(values))
+        except Misused:
+            pass
     from subluminal.cli import main
 
+    before_others()
     return main.run(args)
+
+
+def _command(args: list[str]) -> tuple[Command | None, list[str]]:
+    """The command that is named, and the words after it; None: it is none of `options`."""
+    from importlib import import_module
+
+    table = COMMANDS
+    for number, word in enumerate(args, 1):
+        module, name, _ = table.get(word, ("", "", ""))
+        if not name.isupper():
+            break
+        found: Command | Group = getattr(import_module(module), name)
+        if isinstance(found, Command):
+            return found, args[number:]
+        table = found.table
+    return None, args
 
 
 def open_streams() -> None:
@@ -61,7 +78,7 @@ def open_streams() -> None:
 def guarded(work: Callable[[], int]) -> int:
     """An error becomes a sentence and an exit code."""
     try:
-        code = work()
+        code = _exit_code(work)
         sys.stdout.flush()
     except SubluminalError as error:
         for line in [f"sub: {error}", *([f"  {error.hint}"] if error.hint else [])]:
@@ -84,6 +101,13 @@ def guarded(work: Callable[[], int]) -> int:
         print("  Run `sub doctor` to see the state of the ledger.", file=sys.stderr)
         return 2
     return code
+
+
+def _exit_code(work: Callable[[], int]) -> int:
+    try:
+        return work()
+    except Finished as finished:
+        return finished.exit_code
 
 
 def _told(error: OSError) -> list[str]:

@@ -6,13 +6,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import secrets
 from datetime import UTC, datetime
 
 import msgspec
 
+from subluminal.contracts.digest import sha256_hex_once
 from subluminal.contracts.errors import ClientConfigError
 from subluminal.host import home
 from subluminal.host.clock import utc_now
@@ -83,12 +82,12 @@ class Record(msgspec.Struct):
 
 
 def digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+    return sha256_hex_once(data)
 
 
 def new_id(client: str) -> str:
     """Sorts by time, so that two imports within a second keep their order."""
-    return f"{datetime.now(UTC).strftime('%Y%m%dT%H%M%S.%fZ')}-{client}-{secrets.token_hex(4)}"
+    return f"{datetime.now(UTC).strftime('%Y%m%dT%H%M%S.%fZ')}-{client}-{os.urandom(4).hex()}"
 
 
 def save(record: Record, original: bytes) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 
 from subluminal.clients.document import Document
@@ -43,7 +42,9 @@ def _is_secret_address(value: str) -> bool:
 def masked_diff(path: str, dialect: str, before: str, after: str) -> str:
     """A unified diff in which nothing that looks like a secret can be read, wherever in the file it stands."""
     old, new = (_masked(Document(text, dialect)).splitlines(keepends=True) for text in (before, after))
-    lines = difflib.unified_diff(old, new, path, path)
+    from difflib import unified_diff
+
+    lines = unified_diff(old, new, path, path)
     return "".join(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in lines)
 
 

@@ -7,7 +7,6 @@ The scanner's own reading is compared with `tomllib`'s: if the two disagree abou
 from __future__ import annotations
 
 import re
-import tomllib
 from typing import Any, NamedTuple
 
 from subluminal.clients.spans import MAX_DEPTH, Member, Node, SyntaxProblem, problem_at
@@ -26,6 +25,8 @@ _AT = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 
 
 def read(text: str) -> Node:
+    import tomllib  # where there is any: most clients keep JSON
+
     bom = 1 if text.startswith("\ufeff") else 0
     try:
         values = tomllib.loads(text[bom:])
@@ -216,8 +217,11 @@ class _Scanner:
         if match is None:
             raise problem_at(self.text, at, "this string is not closed")
         raw = match.group()
-        simple = len(quote) == 1 and "\\" not in raw
-        value = raw[1:-1] if simple or quote == "'" else tomllib.loads("v = " + raw)["v"]
+        if quote == "'" or (len(quote) == 1 and "\\" not in raw):
+            return Node("string", at, match.end(), raw[1:-1])
+        import tomllib
+
+        value = tomllib.loads("v = " + raw)["v"]
         return Node("string", at, match.end(), value)
 
     def array(self, at: int, depth: int) -> Node:

@@ -9,13 +9,12 @@ must never become a rule that does nothing. "Additive" marks what is ours; all e
 decimal text: compare with `Decimal(repr(number))`, for `Decimal("0.1") == 0.1` is false in Python.
 """
 
-from __future__ import annotations
-
+# Annotations are values here and not texts, which msgspec would compile again in every process.
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from subluminal.contracts.events import Client, Env, Mode, Severity, Timestamp
+from subluminal.contracts.terms import Client, Env, Mode, Severity, Timestamp
 from subluminal.contracts.vocabulary import ALLOWLIST_MATCH, DENYLIST_MATCH
 
 # A snapshot of another format is not read but compiled anew.

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from subluminal.contracts.events import SecretSource
+from subluminal.contracts.terms import SecretSource
 
 
 class SecretBinding(Struct, forbid_unknown_fields=True):

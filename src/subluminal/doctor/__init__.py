@@ -2,3 +2,7 @@
 
 Nothing here draws on a terminal or changes anything.
 """
+
+from subluminal.host.msgspec_import import import_msgspec
+
+import_msgspec()  # before any of them does, at its full price

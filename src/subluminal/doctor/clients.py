@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import time
+from typing import TYPE_CHECKING
 
 from subluminal.clients import backups
 from subluminal.clients.base import Client, Place
@@ -16,6 +16,9 @@ from subluminal.clients.restoring import files_to_restore
 from subluminal.clients.survey import SurveyedEntry, SurveyedFile, survey_file
 from subluminal.doctor.findings import ERROR, NOTE, WARNING, Area, edit_command, quoted
 from subluminal.reports.printable import count
+
+if TYPE_CHECKING:
+    import subprocess
 
 # Client -> the program that tells its version.
 _PROGRAMS = {"claude": "claude", "codex": "codex", "gemini": "gemini", "opencode": "opencode"}
@@ -36,6 +39,10 @@ def check_clients(cwd: str, sub: str | None) -> list[Area]:
 
 def _versions(programs: dict[str, str]) -> dict[str, str]:
     """Of the programs that are installed, all asked at once. Empty: it does not say."""
+    if not programs:
+        return {}
+    import subprocess
+
     asked: dict[str, subprocess.Popen[bytes] | None] = {}
     for name, path in programs.items():
         null, pipe = subprocess.DEVNULL, subprocess.PIPE
@@ -48,6 +55,8 @@ def _versions(programs: dict[str, str]) -> dict[str, str]:
 
 
 def _answer(process: subprocess.Popen[bytes] | None, deadline: float) -> str:
+    import subprocess
+
     if process is None:
         return ""
     with process:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import platform
 import shutil
 import sys
 
@@ -28,7 +27,7 @@ _OLDEST_PYTHON = (3, 11)
 
 def check_installation() -> Area:
     area = Area("installation")
-    python = platform.python_version()
+    python = sys.version.partition(" ")[0]
     area.facts = {"package": __version__, "interface_pack": INTERFACE_VERSION, "python": python, "sub": None}
     if sys.version_info < _OLDEST_PYTHON:
         area.add(

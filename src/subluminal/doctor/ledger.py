@@ -1,4 +1,7 @@
-"""Does the record arrive, whole and unchanged, and does every producer speak for itself alone?"""
+"""Does the record arrive, whole and unchanged, and does every producer speak for itself alone?
+
+What proves a record is imported where there is one.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,6 @@ from subluminal.host import home
 from subluminal.ledger.daemon.contact import listens
 from subluminal.ledger.daemon.health import ledger_health
 from subluminal.ledger.daemon.sync import sync
-from subluminal.ledger.read.ledger import open_ledger
-from subluminal.ledger.trace.rebuilt import conflicts
-from subluminal.ledger.trace.report import OWNERS
-from subluminal.ledger.trace.verify import verify_database, verify_run
 from subluminal.reports.printable import count
 
 # Checking a chain reads every event of the run; a longer one is left to `sub verify`.
@@ -88,6 +87,10 @@ def _check_daemon(area: Area, health: dict[str, object], caught_up: bool) -> Non
 
 
 def _check_last_run(area: Area, runs: int) -> None:
+    from subluminal.ledger.read.ledger import open_ledger
+    from subluminal.ledger.trace.report import OWNERS
+    from subluminal.ledger.trace.verify import verify_run
+
     try:
         with open_ledger() as ledger:
             run_id = ledger.resolve_run("last")
@@ -112,6 +115,10 @@ def _check_last_run(area: Area, runs: int) -> None:
 
 def _check_database(area: Area) -> None:
     """The file, its schema, and in all runs, not in the last alone, whether producers spoke of each other's calls."""
+    from subluminal.ledger.read.ledger import open_ledger
+    from subluminal.ledger.trace.rebuilt import conflicts
+    from subluminal.ledger.trace.verify import verify_database
+
     database = verify_database(home.ledger_db())
     area.facts["integrity_check"] = database.integrity
     for fault in database.faults[:_NAMED]:

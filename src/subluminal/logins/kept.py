@@ -11,10 +11,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fcntl import LOCK_UN, flock
-from hashlib import sha256
 
 import msgspec
 
+from subluminal.contracts.digest import sha256_hex_once
 from subluminal.contracts.errors import LoginError, LoginUnreachable
 from subluminal.host.files import open_private, read_private, replace_file
 from subluminal.host.home import LOGIN_NOTE, ensure_private_dir, login_dir, login_lock, login_note
@@ -91,7 +91,7 @@ def reference(name: str, url: str) -> str | None:
     except AddressError:
         return None
     plain = "".join(c if c.isascii() and c.isalnum() else "_" for c in name[:32])
-    digest = sha256(f"{name}\n{resource}".encode("utf-8", "surrogatepass")).hexdigest()
+    digest = sha256_hex_once(f"{name}\n{resource}".encode("utf-8", "surrogatepass"))
     return f"l{plain}-{digest[:32]}"
 
 

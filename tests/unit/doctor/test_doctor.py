@@ -21,7 +21,7 @@ from harness.client_files import ClientHome
 from harness.command_line import stored
 from harness.ledger import EventMaker
 from harness.waiting import wait_for
-from subluminal.cli.main import COMMANDS
+from subluminal.cli.commands import COMMANDS
 from subluminal.doctor import clients, self_test, tools
 from subluminal.doctor.ledger import check_ledger
 

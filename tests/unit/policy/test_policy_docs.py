@@ -11,7 +11,7 @@ from msgspec import inspect
 
 from harness import places
 from harness.engine import FlatPlaces, Run
-from subluminal.cli.policy.group import COMMANDS, policy_group
+from subluminal.cli.policy.group import COMMANDS, POLICY
 from subluminal.contracts.identity import Identity
 from subluminal.contracts.policy import Bundle
 from subluminal.core.engine.hints import PLACEHOLDERS
@@ -63,8 +63,9 @@ def test_every_placeholder_of_a_hint_is_listed() -> None:
 
 
 def test_every_command_and_option_is_described() -> None:
+    group = POLICY.click_command()
     for name in COMMANDS:
-        command = policy_group.get_command(None, name)  # type: ignore[arg-type]
+        command = group.get_command(None, name)  # type: ignore[arg-type]
         assert command is not None
         options = {flag for parameter in command.params for flag in parameter.opts if flag.startswith("--")}
         (row,) = [line for line in PAGE.splitlines() if line.startswith(f"| `sub policy {name} ")]

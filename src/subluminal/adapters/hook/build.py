@@ -9,9 +9,7 @@ from __future__ import annotations
 import marshal
 import os
 import shutil
-import subprocess
 import sys
-from importlib.resources import files
 from importlib.util import MAGIC_NUMBER
 
 from subluminal.host import home
@@ -61,6 +59,8 @@ def _found(compiler: str) -> str | None:
 
 def _compiled(compiler: str, where: str) -> bytes | None:
     """The bytes of a binary that was tried; None where there is none, for whatever reason."""
+    import subprocess  # to build it, and not for those who ask where it lies
+
     draft = os.path.join(where, f".{COMPILED}.{os.urandom(6).hex()}")
     try:
         command = [compiler, *_FLAGS, "-x", "c", "-", "-o", draft]
@@ -88,4 +88,6 @@ def _byte_code(source: bytes) -> bytes:
 
 
 def _source(name: str) -> bytes:
+    from importlib.resources import files
+
     return files("subluminal.adapters.hook").joinpath(name).read_bytes()

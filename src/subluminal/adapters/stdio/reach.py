@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from subluminal.adapters.stdio.msgspec_import import import_msgspec
 from subluminal.adapters.upstream.reach import Reach
+from subluminal.host.msgspec_import import import_msgspec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

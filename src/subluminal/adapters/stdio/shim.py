@@ -136,7 +136,7 @@ def _become_replay(options: Options) -> NoReturn:
 
 def _relay(options: Options, setup: ServerSetup, upstream: Server) -> int:
     try:
-        from subluminal.adapters.stdio.msgspec_import import import_msgspec
+        from subluminal.host.msgspec_import import import_msgspec
 
         import_msgspec()
         from subluminal.adapters.stdio.relay import Relay

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import shlex
-import subprocess
 import sys
 from typing import Any
 
-import click
-
 from subluminal import __version__
+from subluminal.cli.options import Command, Option, Values
 from subluminal.cli.render.columns import terminal_columns
 from subluminal.cli.render.output import note, paint, print_json
 from subluminal.contracts.errors import FleetError
@@ -24,29 +22,33 @@ _MARKS = {"ok": ("✓", "ok"), WARNING: ("!", "!"), ERROR: ("✗", "X"), NOTE: (
 _COLOURS = {"ok": "green", WARNING: "yellow", ERROR: "red", NOTE: "cyan"}
 
 
-@click.command("doctor")
-@click.option("--self-test", is_flag=True, help="Also send a real call through a shim, and kill one (about 5 s).")
-@click.option("--fix", is_flag=True, help="Run those of the commands by which nothing can be lost, then look again.")
-@click.option("--strict", is_flag=True, help="Warnings count as errors.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def doctor_command(self_test: bool, fix: bool, strict: bool, as_json: bool) -> int:
-    """Check the installation and say how to mend it.
+HELP = """Check the installation and say how to mend it.
 
-    Looks at the program, its home directory and settings, the policies in force here, secrets, clients and the
-    ledger. Changes nothing, but with --fix the modes of our own files and what killed runs have left. Exit code: 0 all
-    is well, 1 something is broken, 2 the check itself failed.
+Looks at the program, its home directory and settings, the policies in force here, secrets, clients and the
+ledger. Changes nothing, but with --fix the modes of our own files and what killed runs have left. Exit code: 0 all
+is well, 1 something is broken, 2 the check itself failed.
 
-    \b
-    Examples:
-      sub doctor
-      sub doctor --fix               mend what can be mended safely
-      sub doctor --self-test         prove it with a real call in a temporary home
-      sub doctor --strict --json     for scripts: warnings fail too
-    """
-    fixed = _fix(examine(os.getcwd(), fleet=_fleet())) if fix else []
-    areas = examine(os.getcwd(), self_test=self_test, fleet=_fleet())
-    code = exit_code(areas, strict)
-    if as_json:
+\b
+Examples:
+  sub doctor
+  sub doctor --fix               mend what can be mended safely
+  sub doctor --self-test         prove it with a real call in a temporary home
+  sub doctor --strict --json     for scripts: warnings fail too
+"""
+
+OPTIONS = [
+    Option("--self-test", "self_test", "Also send a real call through a shim, and kill one (about 5 s).", is_flag=True),
+    Option("--fix", "fix", "Run those of the commands by which nothing can be lost, then look again.", is_flag=True),
+    Option("--strict", "strict", "Warnings count as errors.", is_flag=True),
+    Option("--json", "as_json", "One JSON object.", is_flag=True),
+]
+
+
+def doctor(values: Values) -> int:
+    fixed = _fix(examine(os.getcwd(), fleet=_fleet())) if values["fix"] else []
+    areas = examine(os.getcwd(), self_test=values["self_test"], fleet=_fleet())
+    code = exit_code(areas, values["strict"])
+    if values["as_json"]:
         print_json({**_as_json(areas, code), "fixed": fixed})
     else:
         _show(areas)
@@ -68,6 +70,8 @@ def _fleet() -> dict[str, Any] | None:
 
 def _fix(areas: list[Area]) -> list[str]:
     """Exactly the commands that would be shown."""
+    import subprocess
+
     done = []
     for finding in (finding for area in areas for finding in area.findings if finding.safe and finding.mend):
         note(f"fix: {printable(finding.mend or '')}")
@@ -147,3 +151,6 @@ def _mark(level: str) -> str:
     except (UnicodeEncodeError, LookupError):
         return plain
     return paint(fancy, _COLOURS[level])
+
+
+DOCTOR = Command("doctor", doctor, HELP, OPTIONS)

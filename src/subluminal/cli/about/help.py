@@ -6,7 +6,8 @@ import os
 
 import click
 
-from subluminal.cli.main import COMMANDS, cli
+from subluminal.cli.commands import COMMANDS
+from subluminal.cli.main import cli
 from subluminal.contracts.errors import UsageError
 
 TOPICS = {

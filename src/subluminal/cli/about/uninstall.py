@@ -21,7 +21,7 @@ from subluminal.clients.importing import Choice
 from subluminal.clients.registry import CLIENTS
 from subluminal.clients.restoring import files_to_restore, restore_file
 from subluminal.clients.survey import survey
-from subluminal.contracts.errors import SubluminalError
+from subluminal.contracts.errors import SecretError, SubluminalError
 from subluminal.host import home
 from subluminal.host.executable import find_sub
 from subluminal.host.secrets.keystore import keychain_available, open_store
@@ -78,17 +78,27 @@ def _found() -> dict[str, Any]:
         for file in survey()
         if any(entry.wrapped for entry in file.entries)
     ]
-    keychain = [entry.secret_ref for entry in open_store("keychain", os.environ).refs()] if keychain_available() else []
     directory = home.sub_home()
     return {
         "home": directory,
         "home_bytes": _size(directory) if os.path.isdir(directory) else None,
         "routed": routed,
         "hooks": [name for name in WITH_HOOKS if is_installed(name, place)],
-        "keychain": keychain,
+        "keychain": _in_keychain(),
         "ledgerd": ask({"control": "status"}) is not None,
         "program": _own_removal(),
     }
+
+
+def _in_keychain() -> list[str]:
+    """Our own list of them comes first: to look for a keychain takes longer than all the rest."""
+    try:
+        entries = open_store("keychain", os.environ).refs()
+    except SecretError:
+        if keychain_available():
+            raise
+        return []
+    return [entry.secret_ref for entry in entries] if entries and keychain_available() else []
 
 
 def _tell(found: dict[str, Any]) -> None:

@@ -66,7 +66,7 @@ def _secrets(incomplete: str) -> Answer:
 
 def _topics(incomplete: str) -> Answer:
     from subluminal.cli.about.help import TOPICS
-    from subluminal.cli.main import COMMANDS
+    from subluminal.cli.commands import COMMANDS
 
     return _plain([*TOPICS, *COMMANDS], incomplete)
 

@@ -1,4 +1,4 @@
-"""`sub agent`: run an agent program as one identified run, and see what it does."""
+"""`sub agent run`: an agent program as one identified run, and what it does."""
 
 from __future__ import annotations
 
@@ -22,29 +22,7 @@ from subluminal.reports.printable import printable
 from subluminal.runs.agent import AgentOutcome, FollowedAgent
 
 
-@click.group("agent", help="Run an agent and read its events.")
-def agent_group() -> None:
-    pass
-
-
-@agent_group.command("kinds")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
-def kinds_command(as_json: bool) -> None:
-    """List the agents that can be run, and what each can report.
-
-    \b
-    Example:
-      sub agent kinds --json
-    """
-    for name, backend in BACKENDS.items():
-        capabilities = sorted(backend.capabilities)
-        if as_json:
-            print_json({"name": name, "agent_kind": backend.kind, "capabilities": capabilities})
-        else:
-            print(f"{name:<8}  {backend.kind:<12}  {', '.join(capabilities)}")
-
-
-@agent_group.command("run", short_help="Run an agent with one prompt.")
+@click.command("run", short_help="Run an agent with one prompt.")
 @click.argument("agent", type=click.Choice(list(BACKENDS)))
 @click.argument("prompt", nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="Print AgentEvents as JSON lines.")

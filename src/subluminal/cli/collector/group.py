@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from subluminal.cli.lazy import LazyGroup, Table
+from subluminal.cli.lazy import LazyGroup
+from subluminal.cli.options import Table
 
 COMMANDS: Table = {
     "serve": ("subluminal.cli.collector.serve", "serve_command", "Take segments and answer questions, until ended."),

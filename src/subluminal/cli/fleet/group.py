@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from subluminal.cli.lazy import LazyGroup, Table
+from subluminal.cli.lazy import LazyGroup
+from subluminal.cli.options import Table
 
 COMMANDS: Table = {
     "join": ("subluminal.cli.fleet.machine", "join_command", "Obey a fleet: its policies and its stops."),

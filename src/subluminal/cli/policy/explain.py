@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from textwrap import wrap
 from typing import Any
 
-import click
 import msgspec
 
+from subluminal.cli.options import Argument, Command, Option, Values
 from subluminal.cli.policy.known_tool import KnownTool
 from subluminal.cli.policy.predicates import predicate_lines
 from subluminal.cli.policy.stacked import judging, print_together, together
-from subluminal.cli.policy.who import acting_as, acting_here, identity_options, json_object
+from subluminal.cli.policy.who import IDENTITY_OPTIONS, acting_as, acting_here, given_identity, json_object
 from subluminal.cli.render.columns import cut, pad, terminal_columns, width
 from subluminal.cli.render.moments import parsed
 from subluminal.cli.render.output import DECISION_COLOURS, paint, print_json
@@ -27,40 +27,45 @@ MARGIN = 10  # the titles of what is told below the rules
 MAX_VALUE_CHARS = 60  # of an argument, in the line of a rule
 
 
-@click.command("explain")
-@click.argument("file", metavar="[FILE]", required=False)
-@click.option("--server", "server_name", help="server_name of the call.")
-@click.option("--tool", "tool_name", help="tool_name of the call.")
-@click.option("--args", "args", metavar="JSON", help="Arguments, a JSON object. Default: {}.")
-@identity_options
-@click.option("--risk-class", "risk_class", multiple=True, help="A class that the server itself gives the tool.")
-@click.option("--at", metavar="TIME", help="UTC time of the call, such as 2026-01-31T12:00:00Z. Default: now.")
-@click.option("--repeat", type=click.IntRange(1, MAX_REPEAT), help="Make the call so often; explain the last.")
-@click.option("--call", "call_id", metavar="ID", help="A recorded call: its id, or a beginning or end of it.")
-@click.option("--run", metavar="RUN", help="The run of the recorded call, where several use its id.")
-@click.option("--shim", metavar="SHIM", help="The shim of the recorded call, where several of a run use its id.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object: decision, trace and policy.")
-def explain_command(file: str | None, call_id: str | None, as_json: bool, **given: Any) -> int:
-    """Put one call to a policy and show, rule by rule, how the decision comes about. Nothing is executed.
+HELP = """Put one call to a policy and show, rule by rule, how the decision comes about. Nothing is executed.
 
-    Without FILE, to every policy that is in force here; the strictest decision wins. The call is what the options say,
-    or one that was recorded (`sub query` lists their ids): then counters stand as the calls of its run before it left
-    them, and where the record has masked or cut a value that a rule looks at, the decision is said to be uncertain.
+Without FILE, to every policy that is in force here; the strictest decision wins. The call is what the options say,
+or one that was recorded (`sub query` lists their ids): then counters stand as the calls of its run before it left
+them, and where the record has masked or cut a value that a rule looks at, the decision is said to be uncertain.
 
-    \b
-    Exit codes:
-      0  explained
-      1  a policy has errors
-      2  usage error, or there is no such call
+\b
+Exit codes:
+  0  explained
+  1  a policy has errors
+  2  usage error, or there is no such call
 
-    \b
-    Examples:
-      sub policy explain --server fs --tool delete_file --args '{"path": "/"}'
-      sub policy explain policy.yaml --server fs --tool read_file --repeat 21   the 21st such call in a row
-      sub policy explain policy.yaml --server db --tool query --env prod --at 2026-01-31T03:00:00Z --json
-      sub policy explain --call s01a1e3cbe927fcb691858769d1a0-6   a recorded call, under what is in force here
-      sub policy explain new.yaml --call s01a1e3cbe927fcb691858769d1a0-6
-    """
+\b
+Examples:
+  sub policy explain --server fs --tool delete_file --args '{"path": "/"}'
+  sub policy explain policy.yaml --server fs --tool read_file --repeat 21   the 21st such call in a row
+  sub policy explain policy.yaml --server db --tool query --env prod --at 2026-01-31T03:00:00Z --json
+  sub policy explain --call s01a1e3cbe927fcb691858769d1a0-6   a recorded call, under what is in force here
+  sub policy explain new.yaml --call s01a1e3cbe927fcb691858769d1a0-6
+"""
+
+OPTIONS = [
+    Option("--server", "server_name", "server_name of the call."),
+    Option("--tool", "tool_name", "tool_name of the call."),
+    Option("--args", "args", "Arguments, a JSON object. Default: {}.", metavar="JSON"),
+    *IDENTITY_OPTIONS,
+    Option("--risk-class", "risk_class", "A class that the server itself gives the tool.", multiple=True),
+    Option("--at", "at", "UTC time of the call, such as 2026-01-31T12:00:00Z. Default: now.", metavar="TIME"),
+    Option("--repeat", "repeat", "Make the call so often; explain the last.", kind=int, bounds=(1, MAX_REPEAT)),
+    Option("--call", "call_id", "A recorded call: its id, or a beginning or end of it.", metavar="ID"),
+    Option("--run", "run", "The run of the recorded call, where several use its id.", metavar="RUN"),
+    Option("--shim", "shim", "The shim of the recorded call, where several of a run use its id.", metavar="SHIM"),
+    Option("--json", "as_json", "One JSON object: decision, trace and policy.", is_flag=True),
+]
+
+
+def explain(values: Values) -> int:
+    given = dict(values)
+    file, call_id, as_json = given.pop("file"), given.pop("call_id"), given.pop("as_json")
     if call_id is not None:
         return _explain_recorded(file, call_id, given, as_json)
     return _explain_given(file, given, as_json)
@@ -74,8 +79,8 @@ def _explain_given(file: str | None, given: dict[str, Any], as_json: bool) -> in
         )
         raise UsageError(missing, hint="Name a call with --server S --tool T, or a recorded one with --call ID.")
     raw = json_object(given["args"] or "{}", "--args")
-    who = [given[name] for name in ("agent_id", "client", "env", "workload")]
-    identity = acting_here(*who) if file is None else acting_as(*who)
+    who = given_identity(given)
+    identity = acting_here(**who) if file is None else acting_as(**who)
     wall_ms, classes = _milliseconds(given["at"]), frozenset(given["risk_class"])
     tool = KnownTool(server_name, tool_name)
     explanations = [
@@ -239,3 +244,6 @@ def _print_beside(title: str, text: str) -> None:
     lines = [printable(text)] if columns is None else wrap(printable(text), max(20, columns - MARGIN)) or [""]
     for number, line in enumerate(lines):
         print(f"{'' if number else title:<{MARGIN}}{line}")
+
+
+EXPLAIN = Command("explain", explain, HELP, OPTIONS, Argument("file", "[FILE]"))

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-import click
-
-from subluminal.cli.policy.who import acting_here, identity_options
+from subluminal.cli.options import Command, Option, Values
+from subluminal.cli.policy.who import IDENTITY_OPTIONS, acting_here, given_identity
 from subluminal.cli.render.call_lines import INDENT, wrapped
 from subluminal.cli.render.columns import cut, pad, terminal_columns
 from subluminal.cli.render.output import paint, print_json
@@ -20,34 +19,33 @@ from subluminal.reports.printable import count, printable
 _INDENT = "   "
 
 
-@click.command("in-force")
-@identity_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def in_force_command(
-    agent_id: str | None, client: str | None, env: str | None, workload: str | None, as_json: bool
-) -> int:
-    """Say which policies a run that is started here obeys, where each comes from, and how they stack.
+HELP = """Say which policies a run that is started here obeys, where each comes from, and how they stack.
 
-    Who acts is taken from the environment, as for a run; the options try another. An entry of a client's configuration
-    can add a policy of its own, which is not seen here: `sub doctor` looks at entries.
+Who acts is taken from the environment, as for a run; the options try another. An entry of a client's configuration
+can add a policy of its own, which is not seen here: `sub doctor` looks at entries.
 
-    \b
-    Exit codes:
-      0  all of them load, or there is none
-      1  one does not, so every tool call is refused until it is mended
-      2  usage error
+\b
+Exit codes:
+  0  all of them load, or there is none
+  1  one does not, so every tool call is refused until it is mended
+  2  usage error
 
-    \b
-    Examples:
-      sub policy in-force
-      sub policy in-force --client claude --env ci
-      sub policy in-force --json | jq '.policies[] | select(.valid | not)'
-    """
-    identity = acting_here(agent_id, client, env, workload)
+\b
+Examples:
+  sub policy in-force
+  sub policy in-force --client claude --env ci
+  sub policy in-force --json | jq '.policies[] | select(.valid | not)'
+"""
+
+OPTIONS = [*IDENTITY_OPTIONS, Option("--json", "as_json", "One JSON object.", is_flag=True)]
+
+
+def in_force(values: Values) -> int:
+    identity = acting_here(**given_identity(values))
     cwd = os.getcwd()
     found = policies_in_force(os.environ, cwd, identity)
     aside = set_aside(os.environ, cwd)
-    if as_json:
+    if values["as_json"]:
         who = {name: getattr(identity, name) for name in ("agent_id", "client", "env", "principal", "workload")}
         policies = [{"order": number, **one.as_dict()} for number, one in enumerate(found, 1)]
         others = [{"origin": source.origin, "path": source.path} for source in aside]
@@ -152,3 +150,6 @@ def _cut(text: str, columns: int | None) -> str:
 def _wrapped(text: str, columns: int | None, indent: str = _INDENT) -> list[str]:
     room = None if columns is None else columns + len(INDENT) - len(indent)
     return [indent + line for line in wrapped(printable(text), room)]
+
+
+IN_FORCE = Command("in-force", in_force, HELP, OPTIONS)

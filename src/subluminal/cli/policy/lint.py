@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-import click
-
+from subluminal.cli.options import Argument, Command, Option, Values
 from subluminal.cli.policy.report import as_github, as_json, as_sarif
 from subluminal.cli.policy.source import compiled, show_findings, source_of
 from subluminal.cli.render.output import note, print_json
@@ -22,37 +21,42 @@ from subluminal.reports.printable import count, printable
 INLINE = "SUB_POLICY_JSON"
 
 
-@click.command("lint")
-@click.argument("paths", metavar="[PATH]...", nargs=-1)
-@click.option("--format", "form", type=click.Choice(["text", "json", "sarif", "github"]), default="text")
-@click.option("--json", "as_json_flag", is_flag=True, help="The same as --format json.")
-@click.option("--strict", is_flag=True, help="Warnings count as errors.")
-def lint_command(paths: tuple[str, ...], form: str, as_json_flag: bool, strict: bool) -> int:
-    """Check policies: shape, names, patterns, limits that contradict each other, rules that cannot fire.
+LINT_HELP = """Check policies: shape, names, patterns, limits that contradict each other, rules that cannot fire.
 
-    PATH is a policy, a test file (NAME.test.yaml), a directory to search for both, or - for standard input. Without
-    one, what is in force here is checked, with its tests. Every finding has a place and a fix.
+PATH is a policy, a test file (NAME.test.yaml), a directory to search for both, or - for standard input. Without
+one, what is in force here is checked, with its tests. Every finding has a place and a fix.
 
-    \b
-    Exit codes:
-      0  no errors
-      1  errors, or with --strict warnings; notes never count
-      2  usage error, or a file cannot be read
+\b
+Exit codes:
+  0  no errors
+  1  errors, or with --strict warnings; notes never count
+  2  usage error, or a file cannot be read
 
-    \b
-    Examples:
-      sub policy lint
-      sub policy lint policies/ci.yaml policies/ci.test.yaml
-      sub policy lint --format github .
-    """
-    files = [file for path in paths for file in _files(path)] if paths else _in_force()
+\b
+Examples:
+  sub policy lint
+  sub policy lint policies/ci.yaml policies/ci.test.yaml
+  sub policy lint --format github .
+"""
+
+LINT_OPTIONS = [
+    Option("--format", "form", None, choices=("text", "json", "sarif", "github"), exact=True, default="text"),
+    Option("--json", "as_json", "The same as --format json.", is_flag=True),
+    Option("--strict", "strict", "Warnings count as errors.", is_flag=True),
+]
+
+
+def lint(values: Values) -> int:
+    files = [file for path in values["paths"] for file in _files(path)] if values["paths"] else _in_force()
     findings, unreadable = _lint(files)
-    _print(findings, files, "json" if as_json_flag else form)
+    _print(findings, files, "json" if values["as_json"] else values["form"])
     if not files:
         note("No policy is in force here. `sub policy init` writes one; `sub policy in-force` says where it looks.")
     if unreadable:
         return 2
-    return 1 if has_errors(findings) or (strict and any(finding.level == WARNING for finding in findings)) else 0
+    return (
+        1 if has_errors(findings) or (values["strict"] and any(finding.level == WARNING for finding in findings)) else 0
+    )
 
 
 def _files(path: str) -> list[str]:
@@ -133,25 +137,28 @@ def _print(findings: list[Finding], files: list[str], form: str) -> None:
             note(printable(f"{path} is of another version, and editors read it: sub policy schema -o {path}"))
 
 
-@click.command("compile")
-@click.argument("file", metavar="FILE")
-@click.option("-o", "--output", metavar="OUT", help="Write to this file instead of standard output.")
-@click.option("--json", "_as_json", is_flag=True, help="Accepted for uniformity; the output is always JSON.")
-def compile_command(file: str, output: str | None, _as_json: bool) -> None:
-    """Compile a policy bundle into the snapshot that shims obey, and print it as JSON.
+COMPILE_HELP = """Compile a policy bundle into the snapshot that shims obey, and print it as JSON.
 
-    Defaults are stated and globs are in normal form. policy_hash does not depend on formatting, comments or key order;
-    it does depend on the order of the rules and on every value.
+Defaults are stated and globs are in normal form. policy_hash does not depend on formatting, comments or key order;
+it does depend on the order of the rules and on every value.
 
-    \b
-    Examples:
-      sub policy compile policy.yaml
-      sub policy compile policy.yaml -o snapshot.json
-    """
-    snapshot = compiled(file)
+\b
+Examples:
+  sub policy compile policy.yaml
+  sub policy compile policy.yaml -o snapshot.json
+"""
+
+COMPILE_OPTIONS = [
+    Option("-o/--output", "output", "Write to this file instead of standard output.", metavar="OUT"),
+    Option("--json", "_as_json", "Accepted for uniformity; the output is always JSON.", is_flag=True),
+]
+
+
+def compile(values: Values) -> int:
+    snapshot, output = compiled(values["file"]), values["output"]
     if output is None:
         print_json(snapshot)
-        return
+        return 0
     import msgspec
 
     from subluminal.cli.policy.files import write_file
@@ -159,3 +166,8 @@ def compile_command(file: str, output: str | None, _as_json: bool) -> None:
     write_file(output, msgspec.json.encode(snapshot) + b"\n")
     name = f"{snapshot['policy_id']} {snapshot['version']}"
     note(printable(f"wrote {output}: {name}, policy_hash {snapshot['policy_hash']}"))
+    return 0
+
+
+LINT = Command("lint", lint, LINT_HELP, LINT_OPTIONS, Argument("paths", "[PATH]...", many=True))
+COMPILE = Command("compile", compile, COMPILE_HELP, COMPILE_OPTIONS, Argument("file", "FILE", required=True))

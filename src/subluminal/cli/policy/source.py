@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import click
-
+from subluminal.cli.light import Finished
 from subluminal.cli.render.output import paint
 from subluminal.policy.compile.snapshot import MAX_SOURCE_BYTES, read_source
 from subluminal.policy.lint.findings import ERROR, NOTE, WARNING, Finding, InvalidPolicy
@@ -32,7 +31,7 @@ def compiled(path: str) -> dict[str, Any]:
         return compile_bundle(*source_of(path))
     except InvalidPolicy as invalid:
         show_findings(invalid.findings, sys.stderr)
-        raise click.exceptions.Exit(invalid.exit_code) from None
+        raise Finished(invalid.exit_code) from None
 
 
 def show_findings(findings: list[Finding], stream: Any) -> None:

@@ -6,8 +6,7 @@ import os
 import sys
 from typing import Any
 
-import click
-
+from subluminal.cli.light import Finished
 from subluminal.cli.policy.source import compiled, show_findings
 from subluminal.cli.render.output import DECISION_COLOURS, note, paint
 from subluminal.contracts.errors import PolicyError
@@ -44,7 +43,7 @@ def _broken(fault: PolicyError | None) -> BaseException:
         return fault or PolicyError("A policy in force does not load")
     show_findings(fault.findings, sys.stderr)
     note("This policy is in force here and does not load: every tool call is refused (POLICY_INVALID).")
-    return click.exceptions.Exit(fault.exit_code)
+    return Finished(fault.exit_code)
 
 
 def together(explanations: list[dict[str, Any]]) -> dict[str, Any]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-import click
-
+from subluminal.cli.options import Argument, Command, Option, Values
 from subluminal.cli.policy.files import write_file
 from subluminal.cli.policy.source import show_findings
 from subluminal.cli.render.output import note, paint, print_json
@@ -18,55 +17,56 @@ from subluminal.policy.replay.cases import SUFFIXES, find_case_files
 from subluminal.policy.replay.testing import FileResult, TestResult, run_file
 from subluminal.reports.printable import count, printable
 
+HELP = """Run test files against the real engine: call sequences with times, and the decisions they should meet.
 
-@click.command("test")
-@click.argument("paths", metavar="[PATH]...", nargs=-1)
-@click.option("--run", "pattern", metavar="PATTERN", help="Only tests whose name contains PATTERN.")
-@click.option("--coverage", is_flag=True, help="List the rules that no test matched.")
-@click.option("--min-coverage", type=click.IntRange(0, 100), metavar="PERCENT", help="Exit 1 if fewer rules matched.")
-@click.option("--fail-on-empty", is_flag=True, help="Exit 1 if no test was run.")
-@click.option("--junit", metavar="FILE", help="Write a JUnit XML report.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def test_command(
-    paths: tuple[str, ...],
-    pattern: str | None,
-    coverage: bool,
-    min_coverage: int | None,
-    fail_on_empty: bool,
-    junit: str | None,
-    as_json: bool,
-) -> int:
-    """Run test files against the real engine: call sequences with times, and the decisions they should meet.
+PATH is a test file, a policy NAME.yaml with NAME.test.yaml beside it, or a directory to search for *.test.yaml
+(default: here). NAME.test.yaml tests NAME.yaml unless it names another policy.
 
-    PATH is a test file, a policy NAME.yaml with NAME.test.yaml beside it, or a directory to search for *.test.yaml
-    (default: here). NAME.test.yaml tests NAME.yaml unless it names another policy.
+\b
+Exit codes:
+  0  all tests pass, or there is none
+  1  a test fails, a file is broken, or --min-coverage or --fail-on-empty is not met
+  2  usage error, or a file cannot be read
 
-    \b
-    Exit codes:
-      0  all tests pass, or there is none
-      1  a test fails, a file is broken, or --min-coverage or --fail-on-empty is not met
-      2  usage error, or a file cannot be read
+\b
+Examples:
+  sub policy test
+  sub policy test .subluminal/policy.yaml --coverage
+  sub policy test policies --run budget --junit report.xml
+"""
 
-    \b
-    Examples:
-      sub policy test
-      sub policy test .subluminal/policy.yaml --coverage
-      sub policy test policies --run budget --junit report.xml
-    """
-    files, broken = _run(paths, pattern)
-    if junit:
+OPTIONS = [
+    Option("--run", "pattern", "Only tests whose name contains PATTERN.", metavar="PATTERN"),
+    Option("--coverage", "coverage", "List the rules that no test matched.", is_flag=True),
+    Option(
+        "--min-coverage",
+        "min_coverage",
+        "Exit 1 if fewer rules matched.",
+        metavar="PERCENT",
+        kind=int,
+        bounds=(0, 100),
+    ),
+    Option("--fail-on-empty", "fail_on_empty", "Exit 1 if no test was run.", is_flag=True),
+    Option("--junit", "junit", "Write a JUnit XML report.", metavar="FILE"),
+    Option("--json", "as_json", "One JSON object.", is_flag=True),
+]
+
+
+def test(values: Values) -> int:
+    files, broken = _run(values["paths"], values["pattern"])
+    if values["junit"]:
         from subluminal.cli.policy.report import as_junit  # XML, for those who ask for it
 
-        write_file(junit, as_junit(files))
+        write_file(values["junit"], as_junit(files))
     results = [result for file in files for result in file.results]
     failed = [result for result in results if result.failure]
     rules = [hit for file in files for hit in file.covered.values()]
     percent = 100 * sum(rules) // len(rules) if rules else 100
-    if as_json:
+    if values["as_json"]:
         print_json({"files": [file.as_dict() for file in files], "tests": len(results), "failed": len(failed)})
     else:
         for file in files:
-            _print_file(file, coverage)
+            _print_file(file, values["coverage"])
     if not results and broken:
         note("No test was run: mend what is named above, and run them again.")
     elif not results:
@@ -74,8 +74,9 @@ def test_command(
     else:
         passed = len(results) - len(failed)
         note(f"{count(len(results), 'test')}: {passed} passed, {len(failed)} failed; {percent}% of rules")
-    if fail_on_empty and not results:
+    if values["fail_on_empty"] and not results:
         return 1
+    min_coverage = values["min_coverage"]
     if min_coverage is not None and percent < min_coverage:
         note(f"{percent}% of the rules were matched by a test; --min-coverage asks for {min_coverage}%.")
         return 1
@@ -138,3 +139,6 @@ def _print_result(result: TestResult) -> None:
     print(f"  {paint('FAIL', 'red', bold=True)}  {printable(result.name)}")
     print(f"        {printable(result.failure.text())}")
     print(f"        {printable(result.failure.summary)}")
+
+
+TEST = Command("test", test, HELP, OPTIONS, Argument("paths", "[PATH]...", many=True))

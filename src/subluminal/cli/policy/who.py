@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Any
 
-import click
-
+from subluminal.cli.options import Option, Values
 from subluminal.contracts.canonical import parse
 from subluminal.contracts.errors import CanonicalError, UsageError
 from subluminal.contracts.identity import Identity
 from subluminal.contracts.vocabulary import CLIENTS, ENVS
 from subluminal.host.identity import discover
 
+IDENTITY_OPTIONS = [
+    Option("--agent-id/--agent", "agent_id", "Who calls, for selectors."),
+    Option("--client", "client", "For selectors.", choices=CLIENTS, exact=True),
+    Option("--env", "env", "For selectors.", choices=ENVS, exact=True),
+    Option("--workload", "workload", 'For selectors, for example {"repo": "acme/web"}.', metavar="JSON"),
+]
 
-def identity_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in (
-        click.option("--workload", metavar="JSON", help='For selectors, for example {"repo": "acme/web"}.'),
-        click.option("--env", type=click.Choice(ENVS), help="For selectors."),
-        click.option("--client", type=click.Choice(CLIENTS), help="For selectors."),
-        click.option("--agent-id", "--agent", help="Who calls, for selectors."),
-    ):
-        command = option(command)
-    return command
+
+def given_identity(values: Values) -> dict[str, str | None]:
+    return {option.name: values[option.name] for option in IDENTITY_OPTIONS}
 
 
 def acting_here(agent_id: str | None, client: str | None, env: str | None, workload: str | None) -> Identity:

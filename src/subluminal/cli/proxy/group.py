@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from subluminal.cli.lazy import LazyGroup, Table
+from subluminal.cli.lazy import LazyGroup
+from subluminal.cli.options import Table
 
 COMMANDS: Table = {
     "http": ("subluminal.cli.proxy.http", "http_command", "A plain HTTP API, its operations governed as tools."),

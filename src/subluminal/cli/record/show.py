@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from subluminal.cli.options import Command, Option, Values
+from subluminal.cli.options import Argument, Command, Option, Values
 from subluminal.cli.record.query import bring_up_to_date
 from subluminal.cli.record.source import FLEET_OPTION, open_fleet
 from subluminal.cli.render.columns import terminal_columns
@@ -118,4 +118,4 @@ def _show_call(ledger: Ledger, names: _Call, as_json: bool) -> None:
         sys.stdout.write("\n".join(lines(call, terminal_columns())) + "\n")
 
 
-SHOW = Command("show", show, HELP, OPTIONS, argument="target", otherwise=LAST)
+SHOW = Command("show", show, HELP, OPTIONS, Argument("target", "[TARGET]", otherwise=LAST))

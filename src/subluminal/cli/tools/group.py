@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from subluminal.cli.lazy import LazyGroup, Table
+from subluminal.cli.lazy import LazyGroup
+from subluminal.cli.options import Table
 from subluminal.cli.render.columns import PIPE_CELLS, aligned, terminal_columns
 from subluminal.cli.render.output import note, paint
 from subluminal.cli.render.rows import print_json_rows

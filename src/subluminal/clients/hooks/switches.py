@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
@@ -102,6 +101,8 @@ def _is_on(value: object) -> bool:
 
 
 def codex_switches(place: Place, managed: ManagedFiles) -> Iterator[Switch]:
+    import tomllib  # Codex alone
+
     try:
         required = values_of(managed.requirements, tomllib.loads) or {}
     except ClientConfigError as error:

@@ -7,7 +7,6 @@ that has no such state, or another hash, is passed over in silence.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -28,6 +27,7 @@ from subluminal.clients.hooks.groups import MAX_HANDLERS, STATE, Handler, hooks_
 from subluminal.clients.hooks.wanted import EVENTS, MATCHER, commands_of
 from subluminal.clients.spans import Edit, Member, Node, apply
 from subluminal.clients.toml_spans import sections
+from subluminal.contracts.digest import sha256_hex_once
 from subluminal.contracts.errors import ClientConfigError
 
 HASH = "trusted_hash"
@@ -65,7 +65,7 @@ def trust_hash(event: str, matcher: str | None, handler: Mapping[str, Any]) -> s
     if matcher is not None and label not in _UNMATCHED:
         identity["matcher"] = matcher
     text = json.dumps(identity, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return "sha256:" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return "sha256:" + sha256_hex_once(text.encode("utf-8", "surrogatepass"))
 
 
 def usual() -> set[str]:

@@ -140,12 +140,13 @@ class Plan:
 class Planner:
     """Makes the plans of one bundle."""
 
-    __slots__ = ("_by_number", "_guards", "_indexes", "_rules", "_servers", "_steps")
+    __slots__ = ("_by_number", "_guards", "_indexes", "_names", "_rules", "_servers", "_steps")
 
     def __init__(self, rules: list[Rule]) -> None:
         self._rules = rules
         self._by_number = {rule.number: rule for rule in rules}
         self._servers = Cache(MAX_SERVERS)
+        self._names = Cache(MAX_SERVERS)  # by the rules: servers that have the same ones share an index
         self._guards: dict[int, list[Guard] | None] = {}
         self._indexes = Cache(MAX_INDEXES)
         self._steps: dict[tuple[int, bool, bool], Step] = {}  # of rules without keys, shared by all tools
@@ -154,9 +155,12 @@ class Planner:
         """The rules whose names match, in order."""
         index: NameIndex | None = self._servers.get(server_name)
         if index is None:
-            index = NameIndex(
-                (rule.number, rule.tool) for rule in self._rules if rule.server is None or rule.server(server_name)
-            )
+            rules = [rule for rule in self._rules if rule.server is None or rule.server(server_name)]
+            numbers = tuple(rule.number for rule in rules)
+            index = self._names.get(numbers)
+            if index is None:
+                index = NameIndex((rule.number, rule.tool) for rule in rules)
+                self._names.put(numbers, index)
             if len(server_name) <= MAX_CACHED_NAME_CHARS:
                 self._servers.put(server_name, index)
         return [self._by_number[number] for number in index.find(tool_name)]

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from subluminal.core.engine.rules import Trip, Watch
     from subluminal.core.engine.schemas import SchemaJudge
     from subluminal.core.engine.state import Op, State
+    from subluminal.core.engine.trace import Tracer
 
 
 __all__ = ["Engine", "Stack", "Verdict"]
@@ -90,6 +91,7 @@ class Stack:
         # An allowed call is to be told of, and not only by the first bundle.
         self._tells = any(engine.promoted or engine.overdue for engine in self.engines)
         self._plans = Cache(MAX_PLANS)
+        self._complete_plans = Cache(MAX_PLANS)
         self._listing: Listing | None = None
 
     @property
@@ -119,12 +121,12 @@ class Stack:
         state: State,
         wall_ms: int,
         mono_ms: int,
-        trace: list[dict[str, Any]] | None = None,
+        trace: list[dict[str, Any]] | Tracer | None = None,
         held: dict[str, Any] | None = None,
     ) -> Verdict:
         """Decide one call. `args()` gives None when the arguments were not inspected, or raises CanonicalError.
 
-        `held`: what `args()` would give, where it is at hand.
+        `trace`: where to tell of every rule, or who is told. `held`: what `args()` would give, where it is at hand.
         """
         key = (call.tool_name, call.server_name, call.risk_classes)
         plans: _Plans = self._plans.hot.get(key) or self._plans_for(call)
@@ -163,7 +165,9 @@ class Stack:
             outcomes = [engine.fail(plan, EVALUATION_ERROR, why) for engine, plan in plans.pairs]
         return Verdict(self._decide(outcomes, judgement), plans.tags, [], None, seq)
 
-    def _judge(self, plans: _Plans, judgement: Judgement, state: State, trace: list[dict[str, Any]] | None) -> Verdict:
+    def _judge(
+        self, plans: _Plans, judgement: Judgement, state: State, trace: list[dict[str, Any]] | Tracer | None
+    ) -> Verdict:
         """Every bundle over the state, and its effects published: all of them, or none.
 
         Long on purpose: this is the way of nearly every call, and each function on it costs.
@@ -172,8 +176,8 @@ class Stack:
         if trace is not None:
             from subluminal.core.engine.trace import Tracer  # not in a shim
 
-            tracer = Tracer(trace)
-            plans = _Plans([(engine, engine.plan(judgement.call, True)) for engine in self.engines], frozenset())
+            tracer = trace if isinstance(trace, Tracer) else Tracer(trace)
+            plans = self._complete_plans_for(judgement.call)
         stateful, seq = plans.stateful, 0
         outcomes: list[Outcome] = []
         refused = False
@@ -311,6 +315,15 @@ class Stack:
                 plans.settled = self._decide(outcomes, nothing)
             if len(call.tool_name) + len(call.server_name) <= MAX_CACHED_NAME_CHARS:
                 self._plans.put(key, plans)
+        return plans
+
+    def _complete_plans_for(self, call: ToolCall) -> _Plans:
+        key = (call.tool_name, call.server_name, call.risk_classes)
+        plans: _Plans | None = self._complete_plans.get(key)
+        if plans is None:
+            plans = _Plans([(engine, engine.plan(call, True)) for engine in self.engines], frozenset())
+            if len(call.tool_name) + len(call.server_name) <= MAX_CACHED_NAME_CHARS:
+                self._complete_plans.put(key, plans)
         return plans
 
     def _decide(self, outcomes: list[Outcome], judgement: Judgement) -> Decision:

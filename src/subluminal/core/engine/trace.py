@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     Records = list[dict[str, Any]]
 
+MATCHES = "matches"
 NO_MATCH = "arguments or time do not match"
 EXCEPTED = "excepted by unless"
 FITS = "the arguments fit the input schema, or none is at hand"
@@ -67,7 +68,7 @@ class Tracer:
             "policy_id": engine.policy.policy_id,
             "rule_id": rule.rule_id,
             "kind": rule.kind,
-            "matched": why == "matches",
+            "matched": why == MATCHES,
             "why": why,
             "readings": [],
             "predicates": told(engine, rule, judgement, outcome),
@@ -114,6 +115,35 @@ class Tracer:
             return step.accumulator.peek(judgement, step.keys)
         except Exception:  # a trace shows what can be shown
             return None
+
+
+class Matched(Tracer):
+    """Hears which rules match, and nothing of what they saw: that costs many times the judgement."""
+
+    __slots__ = ("rule_ids",)
+
+    def __init__(self) -> None:
+        super().__init__([])
+        self.rule_ids: set[str] = set()
+
+    def note(
+        self,
+        engine: Engine,
+        step: Step,
+        why: str,
+        before: Any,
+        refusal: Refusal | None,
+        judgement: Judgement,
+        outcome: Outcome,
+    ) -> None:
+        if why == MATCHES:
+            self.rule_ids.add(step.rule.rule_id)
+
+    def finish(self, engines: list[Engine], judgement: Judgement) -> None:
+        pass
+
+    def peek(self, step: Step, judgement: Judgement) -> Any:
+        return None
 
 
 def unmatched(policy_id: str, rule_id: str, kind: str, why: str) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from subluminal.host import home
 from subluminal.host.record.journal import list_journals
 from subluminal.ledger.daemon.contact import ask
 from subluminal.ledger.store.schema import open_reader
-from subluminal.ledger.store.writer import DISPUTES
 
 _DISPUTED = "SELECT source, line_no, reason FROM rejected WHERE reason GLOB ? OR reason GLOB ? ORDER BY id LIMIT 1000"
 
@@ -30,6 +29,8 @@ def _database() -> dict[str, Any]:
     facts |= {"offsets": {}, "problem": None}
     if not facts["exists"]:
         return facts
+    from subluminal.ledger.store.writer import DISPUTES  # not where nothing was ever recorded
+
     facts["size_bytes"] = sum(_size(path + suffix) for suffix in ("", "-wal"))
     try:
         connection = open_reader(path)

@@ -13,6 +13,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from subluminal.contracts import events as ev
 from subluminal.contracts.moments import is_moment
+from subluminal.contracts.terms import Timestamp
 from subluminal.contracts.vocabulary import EVENT_TYPES, INTERFACE_VERSION
 
 # No event of ours comes near: two previews of 16 KiB, escaped, and their envelope.
@@ -35,7 +36,7 @@ class NewerEvent(Struct, kw_only=True):
 
     type: str
     v: str
-    ts: ev.Timestamp
+    ts: Timestamp
     run_id: str
     agent_id: str
     client: str

@@ -6,10 +6,10 @@ spelled-out defaults do not change it; rule order and every value do.
 
 from __future__ import annotations
 
-from hashlib import sha256
 from typing import Any
 
 from subluminal.contracts.canonical import canonical_bytes
+from subluminal.contracts.digest import sha256_hex_once
 from subluminal.contracts.policy import SNAPSHOT_FORMAT
 from subluminal.contracts.vocabulary import MAX_LEGS
 from subluminal.policy.lint.cover import normal_match
@@ -27,7 +27,7 @@ def snapshot_of(bundle: dict[str, Any]) -> dict[str, Any]:
     idle = (("max_legs", MAX_LEGS), ("changed_tools", "allow"), ("hide_denied_tools", False), ("check_schemas", "none"))
     defaults = {key: value for key, value in bundle["defaults"].items() if (key, value) not in idle}
     snapshot = {"snapshot_format": SNAPSHOT_FORMAT, **bundle, "defaults": defaults, "rules": _normal(bundle["rules"])}
-    snapshot["policy_hash"] = sha256(snapshot_bytes(snapshot)).hexdigest()
+    snapshot["policy_hash"] = sha256_hex_once(snapshot_bytes(snapshot))
     return snapshot
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
-
 from subluminal.contracts.globs import glob_fault
 from subluminal.core.engine.hosts import pattern_fault
 from subluminal.core.engine.paths import entry_fault
@@ -67,8 +65,10 @@ def _check_host(pattern: str, where: Place, linter: Linter) -> None:
 
 
 def _is_network(pattern: str) -> bool:
+    from ipaddress import ip_network  # few policies name addresses
+
     try:
-        ipaddress.ip_network(pattern, strict=False)
+        ip_network(pattern, strict=False)
     except ValueError:
         return False
     return True

@@ -6,7 +6,6 @@ a bundle is quoted with `shown`, so that a hostile file cannot drive the reader'
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -80,13 +79,19 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
         short, long = sorted((candidate.lower(), folded), key=len)
         if len(short) >= 3 and long.startswith(short):
             return candidate
-    close = difflib.get_close_matches(folded, [candidate.lower() for candidate in words], n=1, cutoff=0.6)
+    close = _close(folded, words, 0.6)
     return next((candidate for candidate in words if close and candidate.lower() == close[0]), None)
 
 
 def is_slip(word: str, known: Iterable[str]) -> bool:
     """Whether a word is a known one but for a letter or two: then that one was meant, whatever else it could mean."""
-    return bool(difflib.get_close_matches(word.lower(), [candidate.lower() for candidate in known], n=1, cutoff=0.85))
+    return bool(_close(word.lower(), known, 0.85))
+
+
+def _close(word: str, words: Iterable[str], cutoff: float) -> list[str]:
+    from difflib import get_close_matches  # for those who have made a mistake
+
+    return get_close_matches(word, [candidate.lower() for candidate in words], n=1, cutoff=cutoff)
 
 
 def one_of(words: Iterable[str]) -> str:

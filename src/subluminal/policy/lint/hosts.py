@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import ipaddress
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from subluminal.core.engine.addresses import is_network
 
+if TYPE_CHECKING:
+    from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+
 # The words of the language, and addresses that are certainly meant by them.
 _NETWORKS = {
-    "private": [ipaddress.ip_network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")],
-    "loopback": [ipaddress.ip_network(text) for text in ("127.0.0.0/8", "::1/128")],
+    "private": ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"),
+    "loopback": ("127.0.0.0/8", "::1/128"),
 }
 
 
@@ -19,7 +23,7 @@ def host_covers(wide: str, narrow: str) -> bool:
         return True
     if wide in _NETWORKS:
         address = _address(narrow)
-        return address is not None and any(address in network for network in _NETWORKS[wide])
+        return address is not None and any(address in network for network in _networks(wide))
     if wide.startswith("*.") and "*" not in wide[1:]:
         # Names below it; neither the name itself nor a word, nor an address, which is also met by other names.
         if is_network(narrow):
@@ -32,8 +36,17 @@ def _normal(pattern: str) -> str:
     return pattern.lower().removesuffix(".")
 
 
-def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+@lru_cache
+def _networks(word: str) -> list[IPv4Network | IPv6Network]:
+    from ipaddress import ip_network  # few policies name addresses
+
+    return [ip_network(text) for text in _NETWORKS[word]]
+
+
+def _address(text: str) -> IPv4Address | IPv6Address | None:
+    from ipaddress import ip_address
+
     try:
-        return ipaddress.ip_address(text.removeprefix("[").removesuffix("]"))
+        return ip_address(text.removeprefix("[").removesuffix("]"))
     except ValueError:
         return None

@@ -10,8 +10,6 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-import re2
-
 from subluminal.contracts.globs import MAX_GLOB_CHARS, glob_test, glob_tokens, literal_head
 from subluminal.core.engine.names import PATTERN_MEMORY, Pattern, re2_options, regex_patterns
 
@@ -19,7 +17,6 @@ _head = lru_cache(maxsize=10_000)(literal_head)
 _tokens = lru_cache(maxsize=10_000)(glob_tokens)
 _glob_test = lru_cache(maxsize=1_000)(glob_test)
 
-_OPTIONS = re2_options(PATTERN_MEMORY)
 # About the most instructions that RE2 compiles within it: the work that a pattern costs which it refuses as too large.
 _LARGEST_PROGRAM = 12_000
 
@@ -27,10 +24,10 @@ _LARGEST_PROGRAM = 12_000
 EVERYTHING = {"", ".*", "^", "^.*", ".*$"}
 
 _BACKTRACKING = (
-    (re.compile(r"\(\?<?[=!]"), "lookaround such as (?=...) or (?<!...)"),
-    (re.compile(r"\\[1-9]|\(\?P=|\\k<"), r"a backreference such as \1"),
-    (re.compile(r"\(\?>|[*+?}]\+"), "an atomic group or possessive repeat"),
-    (re.compile(r"\(\?\(|\(\?R\)|\(\?[0-9]"), "a conditional or recursive group"),
+    (r"\(\?<?[=!]", "lookaround such as (?=...) or (?<!...)"),
+    (r"\\[1-9]|\(\?P=|\\k<", r"a backreference such as \1"),
+    (r"\(\?>|[*+?}]\+", "an atomic group or possessive repeat"),
+    (r"\(\?\(|\(\?R\)|\(\?[0-9]", "a conditional or recursive group"),
 )
 
 
@@ -42,13 +39,15 @@ class Regex(NamedTuple):
 
 
 def compiled_regex(pattern: str) -> Regex:
+    import re2  # many policies have no pattern
+
     try:
-        return Regex(re2.compile(pattern, _OPTIONS).programsize)
+        return Regex(re2.compile(pattern, re2_options(PATTERN_MEMORY)).programsize)
     except re2.error as error:
         reason = error.args[0] if error.args else "bad pattern"
     text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
     for syntax, name in _BACKTRACKING:
-        if syntax.search(pattern):
+        if re.search(syntax, pattern):
             fault = f"uses {name}, which needs backtracking", "rewrite it without, or split it into two rules"
             return Regex(0, fault)
     if "too large" in text:

@@ -6,7 +6,10 @@
 from __future__ import annotations
 
 import re
-from fractions import Fraction
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 MILLISECONDS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 BYTES = {
@@ -67,6 +70,8 @@ def _number(text: str, units: dict[str, int]) -> int:
 
 def meant_duration(text: str) -> str | None:
     """`1hr`, `1.5 h` or `1h30m` as it is spelt here; None where no time was meant, or none can be told."""
+    from fractions import Fraction
+
     total, smallest = Fraction(0), "d"
     for number, word in _parts(text):
         unit = _TIME_WORDS.get(word.lower())
@@ -94,6 +99,8 @@ def meant_sizes(text: str) -> list[str]:
 
 
 def _parts(text: str) -> list[tuple[Fraction, str]]:
+    from fractions import Fraction
+
     text = text.strip()
     if len(text) > _MAX_GUESSED:
         return []

@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec import inspect
 
-from subluminal.contracts.events import Timestamp
 from subluminal.contracts.policy import Duration, HourRange, Size
+from subluminal.contracts.terms import Timestamp
 from subluminal.policy.document.tree import Mapping, Node, Scalar, Sequence
 from subluminal.policy.lint.findings import MAX_SHOWN, one_of, shown
 from subluminal.policy.lint.units import A_DURATION, A_SIZE, MILLISECONDS, meant_duration, meant_sizes, size_in_bytes

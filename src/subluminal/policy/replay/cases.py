@@ -9,16 +9,15 @@ tests:
       - {server_name: fs, tool_name: write_file, at_ms: 1000, expect: {action: BLOCK, rule_id: write-budget}}
 """
 
-from __future__ import annotations
-
+# Annotations are values here and not texts, which msgspec would compile again in every process.
 import os
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, inspect
 
-from subluminal.contracts.events import Action, Client, Env, HintKind, Severity, Status, Timestamp
 from subluminal.contracts.moments import is_moment
+from subluminal.contracts.terms import Action, Client, Env, HintKind, Severity, Status, Timestamp
 from subluminal.policy.compile.snapshot import read_source
 from subluminal.policy.document.tree import parse_policy
 from subluminal.policy.lint.findings import ERROR, Finding, InvalidPolicy

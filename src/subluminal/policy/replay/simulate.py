@@ -15,7 +15,7 @@ from subluminal.core.engine.bundle import Engine
 from subluminal.core.engine.listing import QUARANTINE_RULE, SCHEMA_RULE
 from subluminal.core.engine.stack import Stack, Verdict
 from subluminal.core.engine.state import LocalState
-from subluminal.core.engine.trace import unmatched
+from subluminal.core.engine.trace import Tracer, unmatched
 from subluminal.host.places import ThisMachine
 
 
@@ -40,10 +40,14 @@ class Simulation:
         self, snapshot: dict[str, Any], identity: Identity, start_ms: int = 0, *, of_repository: bool = False
     ) -> None:
         self.snapshot = snapshot
-        self.start_ms = start_ms
         places = ThisMachine(os.environ, os.getcwd())
         self.engine = Engine(snapshot, identity, places, of_repository=of_repository)
         self.stack = Stack([self.engine])
+        self.begin(start_ms)
+
+    def begin(self, start_ms: int) -> None:
+        """Another run of the same identity, in which nothing is counted yet."""
+        self.start_ms = start_ms
         self.state = LocalState()
 
     def call(
@@ -60,9 +64,14 @@ class Simulation:
         return verdict, self._with_disabled(trace)
 
     def decide(
-        self, call: ToolCall, value: Any, args_hash: str, at_ms: int, trace: list[dict[str, Any]] | None = None
+        self,
+        call: ToolCall,
+        value: Any,
+        args_hash: str,
+        at_ms: int,
+        trace: list[dict[str, Any]] | Tracer | None = None,
     ) -> Verdict:
-        """The verdict alone, for whoever needs no trace: that costs many times the judgement."""
+        """The verdict alone, for whoever needs no trace, or has a tracer of its own."""
         wall_ms = self.start_ms + at_ms
         return self.stack.judge(call, lambda: value, lambda: args_hash, self.state, wall_ms, at_ms, trace)
 

@@ -8,14 +8,16 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET, Struct
 
+from subluminal.contracts.decision import Decision
 from subluminal.contracts.identity import Identity
 from subluminal.contracts.moments import epoch_ms
 from subluminal.contracts.toolcall import ToolCall
 from subluminal.core.engine.stack import Verdict
+from subluminal.core.engine.trace import Matched
 from subluminal.policy.compile.bundle import compile_bundle
 from subluminal.policy.compile.snapshot import read_source
 from subluminal.policy.lint.findings import shown
-from subluminal.policy.replay.cases import Call, CaseFile, Expect, Test, load_cases, policy_of
+from subluminal.policy.replay.cases import Call, CaseFile, Expect, Test, Who, load_cases, policy_of
 from subluminal.policy.replay.simulate import Simulation, read_once
 
 _HOUR_MS = 3_600_000
@@ -79,50 +81,63 @@ def run_file(path: str, pattern: str | None = None, snapshot: dict[str, Any] | N
     cases = load_cases(path)
     policy = policy_of(path, cases)
     snapshot = compile_bundle(read_source(policy), policy) if snapshot is None else snapshot
-    outcome = FileResult(path, policy, {rule["rule_id"]: False for rule in snapshot["rules"] if rule["enabled"]})
+    results: list[TestResult] = []
+    matched = Matched()
+    simulations: dict[bytes, Simulation] = {}
     for test in _selected(cases, pattern):
         started = time.perf_counter()
-        failure = run_test(test, snapshot, outcome.covered)
-        outcome.results.append(TestResult(test.name, failure, time.perf_counter() - started))
-    return outcome
+        simulation = _of_identity(test.identity, snapshot, simulations)
+        failure = run_test(test, simulation, matched)
+        results.append(TestResult(test.name, failure, time.perf_counter() - started))
+    rule_ids = [rule["rule_id"] for rule in snapshot["rules"] if rule["enabled"]]
+    return FileResult(path, policy, {rule_id: rule_id in matched.rule_ids for rule_id in rule_ids}, results)
 
 
 def _selected(cases: CaseFile, pattern: str | None) -> list[Test]:
     return [test for test in cases.tests if pattern is None or pattern.lower() in test.name.lower()]
 
 
+def _of_identity(who: Who, snapshot: dict[str, Any], known: dict[bytes, Simulation]) -> Simulation:
+    """One engine for all tests of an identity: what it prepares for a tool costs more than to judge a call."""
+    key = msgspec.json.encode(who)
+    if key not in known:
+        workload = None if who.workload is UNSET else who.workload
+        known[key] = Simulation(snapshot, Identity("test", who.agent_id, who.client, who.env, None, workload))
+    return known[key]
+
+
 def run_test(
-    test: Test, snapshot: dict[str, Any], covered: dict[str, bool], traced: tuple[int, int] | None = None
+    test: Test, simulation: Simulation, matched: Matched, traced: tuple[int, int] | None = None
 ) -> Failure | None:
-    """Of a call that is repeated, the first and the last are traced, and one in each hour of the clock: which rules
-    match depends on nothing else. `traced`: one more, because it failed without."""
-    who = test.identity
-    workload = None if who.workload is UNSET else who.workload
-    identity = Identity("test", who.agent_id, who.client, who.env, None, workload)
+    """Which rules match is looked at for the first and the last of a call that is repeated, and for one in each hour of
+    the clock: it depends on nothing else. `traced`: a call that has failed, to be told of rule by rule."""
     start_ms = epoch_ms(test.at)
-    simulation = Simulation(snapshot, identity, start_ms)
+    simulation.begin(start_ms)
     at_ms = 0
     for number, call in enumerate(test.calls, 1):
         at_ms = at_ms if call.at_ms is UNSET else call.at_ms
         raw = msgspec.json.encode(call.args)
-        read, classes, hour = read_once(raw), frozenset(call.risk_class), -1
+        read, hour = read_once(raw), -1
+        made = ToolCall(call.server_name, call.tool_name, raw, len(raw), risk_classes=frozenset(call.risk_class))
+        met: Decision | None = None  # the decision that meets what is expected, and its tags
+        tags: list[str] = []
         for repeat in range(1, call.repeat + 1):
             at_ms += call.every_ms if repeat > 1 else 0
             before, hour = hour, (start_ms + at_ms) // _HOUR_MS
-            made = ToolCall(call.server_name, call.tool_name, raw, len(raw), risk_classes=classes)
             trace: list[dict[str, Any]] | None = None
-            if hour != before or repeat == call.repeat or (number, repeat) == traced:
+            if (number, repeat) == traced:
                 verdict, trace = simulation.judge(made, *read, at_ms)
-                covered.update(
-                    {record["rule_id"]: True for record in trace if record["matched"] and record["rule_id"] in covered}
-                )
+                matched.rule_ids.update(record["rule_id"] for record in trace if record["matched"])
             else:
-                verdict = simulation.decide(made, *read, at_ms)
-            differences = compare(call.expect, verdict)
-            if differences and trace is None:
-                return run_test(test, snapshot, covered, (number, repeat))
-            if differences:
-                return Failure(number, repeat, differences, verdict.decision.summary, trace or [])
+                looks = hour != before or repeat == call.repeat
+                verdict = simulation.decide(made, *read, at_ms, matched if looks else None)
+            if verdict.decision is not met or verdict.tags != tags:
+                differences = compare(call.expect, verdict)
+                if differences and trace is None:
+                    return run_test(test, simulation, matched, (number, repeat))
+                if differences:
+                    return Failure(number, repeat, differences, verdict.decision.summary, trace or [])
+                met, tags = verdict.decision, verdict.tags
             if verdict.decision.action == "ALLOW":
                 _settle(simulation, verdict, call, at_ms)
     return None

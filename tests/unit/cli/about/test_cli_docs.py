@@ -10,7 +10,8 @@ import pytest
 
 from harness import places
 from harness.ledger import sub_environment
-from subluminal.cli.main import COMMANDS, cli
+from subluminal.cli.commands import COMMANDS
+from subluminal.cli.main import cli
 
 ROOT = places.ROOT
 

@@ -14,7 +14,7 @@ from harness.command_line import SUB, run_sub, stored
 from harness.ledger import BASE_MS, POLICY, EventMaker, sub_environment
 from harness.terminal import TerminalProgram
 from subluminal.cli.about.help import TOPICS, topic_text
-from subluminal.cli.main import COMMANDS
+from subluminal.cli.commands import COMMANDS
 from subluminal.contracts.vocabulary import REASON_CODES
 
 HINT = {"hint_text": "Use a branch.", "suggested_args": {"b": 1}, "retry_advice": "Once.", "hint_kind": "ARG_FIX"}

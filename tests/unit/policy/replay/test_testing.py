@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from harness import places
 from harness.matching import knows_exceptions
 from subluminal.cli.policy.report import as_junit
 from subluminal.contracts.identity import Identity
+from subluminal.contracts.moments import epoch_ms
+from subluminal.contracts.toolcall import ToolCall
+from subluminal.core.engine.trace import Matched
 from subluminal.policy.compile.bundle import compile_bundle
 from subluminal.policy.lint.findings import NOTE, InvalidPolicy
 from subluminal.policy.lint.load import load_bundle
-from subluminal.policy.replay.cases import find_case_files, load_cases
+from subluminal.policy.replay import testing
+from subluminal.policy.replay.cases import find_case_files, load_cases, policy_of
 from subluminal.policy.replay.explain import explain_call
+from subluminal.policy.replay.simulate import Simulation, decision_dict, read_once
 from subluminal.policy.replay.testing import FileResult, run_file
 
 EXAMPLES = places.FIXTURES / "policies" / "examples"
@@ -62,6 +69,46 @@ def test_the_examples_lint_clean_and_their_tests_pass_and_cover_every_rule(tests
     assert [finding for finding in findings if finding.level != NOTE] == []
     assert set(failures(result)) == {None}
     assert all(result.covered.values())
+
+
+@pytest.mark.parametrize("tests", find_case_files(str(EXAMPLES)), ids=lambda path: Path(path).name)
+def test_the_rules_that_match_are_those_of_which_a_trace_says_so(tests: str) -> None:
+    cases = load_cases(tests)
+    policy = policy_of(tests, cases)
+    snapshot, calls = compile_bundle(Path(policy).read_bytes(), policy), 0
+    for test in cases.tests:
+        who = Identity("test", test.identity.agent_id, test.identity.client, test.identity.env)
+        told, counted = (Simulation(snapshot, who, epoch_ms(test.at)) for _ in range(2))
+        for call in [each for each in test.calls for _ in range(min(each.repeat, 50))]:
+            raw = msgspec.json.encode(call.args)
+            made = ToolCall(call.server_name, call.tool_name, raw, len(raw), risk_classes=frozenset(call.risk_class))
+            matched = Matched()
+            verdict, trace = told.judge(made, *read_once(raw), calls)
+            again = counted.decide(made, *read_once(raw), calls, matched)
+            assert matched.rule_ids == {record["rule_id"] for record in trace if record["matched"]}
+            assert (decision_dict(again.decision), again.tags) == (decision_dict(verdict.decision), verdict.tags)
+            for simulation, each in ((told, verdict), (counted, again)):
+                simulation.settle(each, ok=call.status == "OK", latency_ms=call.latency_ms, at_ms=calls)
+            calls += 1
+    assert calls
+
+
+def test_tests_of_one_identity_share_an_engine_and_nothing_that_it_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Identity] = []
+
+    class Counted(testing.Simulation):
+        def __init__(self, snapshot: dict[str, Any], identity: Identity) -> None:
+            made.append(identity)
+            super().__init__(snapshot, identity)
+
+    monkeypatch.setattr(testing, "Simulation", Counted)
+    twice = "calls: [{server_name: s, tool_name: write, repeat: 2, expect: ALLOW}]"
+    who = ["{env: ci}", "{env: ci}", "{env: prod}", "{env: ci, workload: {repo: a}}"]
+    tests = "".join(f"  - {{name: t{n}, identity: {each}, {twice}}}\n" for n, each in enumerate(who))
+    assert failures(run(tmp_path, tests)) == [None] * 4
+    assert [(each.env, each.workload) for each in made] == [("ci", None), ("prod", None), ("ci", {"repo": "a"})]
 
 
 def test_there_are_examples() -> None:
