@@ -216,6 +216,10 @@ class Inbound(asyncio.Protocol):
             visit.whole()
 
     @property
+    def serves_many(self) -> bool:
+        return self._serving.under_way >= FEW
+
+    @property
     def awaits_body(self) -> bool:
         return self._body is not None
 

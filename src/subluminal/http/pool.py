@@ -13,6 +13,7 @@ from time import monotonic
 from typing import Any
 
 from subluminal.http.dialling import DialFault, dial
+from subluminal.http.end_of_turn import FORWARD
 from subluminal.http.heads import Headers
 from subluminal.http.limits import (
     CONNECT_SECONDS,
@@ -85,7 +86,7 @@ class Pool:
         self._dialling: set[_Waiting] = set()
         self._queue: deque[_Waiting] = deque()
         self._loop = asyncio.get_running_loop()
-        self._together = Together()
+        self._together = Together(FORWARD)
         self._sweep_handle: asyncio.TimerHandle | None = None
         self._closed = False
 

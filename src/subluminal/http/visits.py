@@ -62,6 +62,11 @@ class Visit:
         if self.head.expects_continue and self.inbound is not None and self.inbound.awaits_body:
             self.inbound.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
+    @property
+    def is_of_many(self) -> bool:
+        """Whether so many are under way that work for several at once is saved."""
+        return self.inbound is not None and self.inbound.serves_many
+
     # -- the answer -----------------------------------------------------------------------------------------------
 
     def answer(self, status: int, headers: Headers, body: bytes = b"") -> None:

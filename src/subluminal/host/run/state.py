@@ -209,6 +209,9 @@ class SharedState:
         try:
             self._last_seq = seq = self.table.commit(ops, count_call)
             self._wary = False
+        except BaseException:  # and with it what was kept before
+            self._wary = True
+            raise
         finally:
             flock(self.table.fd, LOCK_UN)
         return seq if count_call else 0
@@ -244,6 +247,9 @@ class SharedState:
             if table.terminated and not table.killed:
                 table.kill()
             return self._last_seq if count_call else 0
+        except BaseException:
+            self._wary = True
+            raise
         finally:
             self.abandon()
 
@@ -334,7 +340,7 @@ class SharedState:
 
     def try_lock(self, wide: bool = False) -> bool:
         """The lock, if it can be had at once, for the next `begin`; with `wide` both. Else `missing` is waited for."""
-        if not self._held:
+        if not self._held and not self._kept:
             try:
                 self._held = self.table.lock.take_asked() or self.table.lock.take(0)
             except OSError:
@@ -342,8 +348,9 @@ class SharedState:
             if not self._held:
                 self.missing = self.table.lock
                 self._leave_wide()
-        if not self._held or not wide or self._wide_held:
-            return self._held
+        had = self._held or self._kept
+        if not had or not wide or self._wide_held:
+            return had
         try:
             if self._wide is None:
                 self._wide = open_wide()
