@@ -40,6 +40,15 @@ class Asker(Protocol):
     def room(self) -> None: ...
 
 
+class WholeAsker:
+    """An asker that hears of an answer which is all there at once: `whole`, and none of `head`, `data` and `end`."""
+
+    __slots__ = ()
+
+    def whole(self, head: ResponseHead, content: bytes) -> None:
+        raise NotImplementedError
+
+
 class Outbound(asyncio.Protocol):
     """One connection to a server. `released(self)` is told when it may serve another request, or is lost."""
 
@@ -80,6 +89,13 @@ class Outbound(asyncio.Protocol):
 
     def ask(self, method: bytes, target: bytes, headers: Headers | bytes, body: bytes, asker: Asker) -> None:
         """The whole request. `headers` state `host`; the length is stated here. As bytes they are `request_lines`."""
+        together = self.together
+        if together is not None and body and isinstance(headers, bytes):
+            self._asker = asker
+            self._method = method
+            self._to_send = 0
+            together.write(self._transport, b"%bcontent-length: %d\r\n\r\n%b" % (headers, len(body), body))
+            return
         length = len(body) if body or method in _WITH_CONTENT else None
         self.begin(method, target, headers, length, asker, body)
 
@@ -219,11 +235,12 @@ class Outbound(asyncio.Protocol):
             known = self._recurring
             length = -1 if known is None or at or self._method != b"POST" else known.again(buffer, end + 4)
             if known is not None and length >= 0:
-                head, body = known.head, Sized(length)
+                head = known.head
                 at = end + 4
                 if 0 < length <= len(buffer) - at:
-                    self._take_whole(head, body, buffer, at)
+                    self._take_whole(head, length, buffer, at)
                     return
+                body = Sized(length)
                 break
             try:
                 raw = buffer[at : end + 4]
@@ -253,14 +270,19 @@ class Outbound(asyncio.Protocol):
         elif at < len(buffer):
             self._read_body(buffer[at:])
 
-    def _take_whole(self, head: ResponseHead, body: Sized, buffer: bytes, at: int) -> None:
+    def _take_whole(self, head: ResponseHead, length: int, buffer: bytes, at: int) -> None:
         """An answer that is all there, as most are."""
         self._buffer = b""
         self._keep_alive = head.keep_alive
-        self._body = body
-        end = at + (body.length or 0)
+        end = at + length
         asker = self._asker
         assert asker is not None
+        if isinstance(asker, WholeAsker):
+            self._asker = None
+            self._whole(buffer[end:])
+            asker.whole(head, buffer[at:end])
+            return
+        self._body = body = Sized(length)
         asker.head(head)
         if self._body is body:
             asker.data(buffer[at:end])

@@ -112,7 +112,12 @@ class Pool:
         outbound = self._fresh()
         if outbound is not None:
             asked = _Asked(asker, outbound)
-            self._send(outbound, method, target, headers, body, asker, started, length)
+            if started is None and length is None:
+                outbound.released = self._release
+                outbound.together = self._together if len(self._open) - len(self._idle) > FEW else None
+                outbound.ask(method, target, headers, body, asker)
+            else:
+                self._send(outbound, method, target, headers, body, asker, started, length)
             return asked
         if self._closed:
             asker.failed(_CLOSED)

@@ -110,7 +110,7 @@ class _Several:
     def forward(self, messages: list[Any]) -> None:
         for posting, message in zip(self._postings, messages, strict=True):
             try:
-                posting.forward([message])
+                posting.send_on(message)
             except Exception as error:
                 _failed([posting], error)
 

@@ -107,7 +107,10 @@ class Posting(incoming.Incoming["Desk"]):
         reading = self.reading
         if reading is not None and not self.visit.over:
             body, self._body = self._body, b""
-            self.exchange.client_message(reading, body, wall_ms, self.read_ns)
+            if reading.kind == CALL:
+                self.exchange.client_call(reading, body, len(body), wall_ms, self.read_ns)
+            else:
+                self.exchange.client_message(reading, body, wall_ms, self.read_ns)
 
     def _judge_now(self) -> None:
         if not self.visit.over:
@@ -141,6 +144,10 @@ class Posting(incoming.Incoming["Desk"]):
     def forward(self, messages: list[Any]) -> None:
         """Once for a message: a batch is one."""
         (message,) = messages
+        self.send_on(message)
+
+    def send_on(self, message: Any) -> None:
+        """To the server, as it was judged."""
         if self.exchange.timeout_ms:
             self.desk.timed.add(self.exchange)
         self._replies = self._replying = self._server.begin(self, message)
