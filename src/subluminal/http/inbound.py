@@ -148,7 +148,7 @@ class Inbound(asyncio.Protocol):
     # -- reading --------------------------------------------------------------------------------------------------
 
     def _read_head(self, buffer: bytes, looked_at: int = 0) -> None:
-        at = buffer.find(HEAD_END, max(0, looked_at - 3)) + 4
+        at = buffer.find(HEAD_END, looked_at - 3 if looked_at > 3 else 0) + 4
         if at < 4 and len(buffer) <= MAX_HEAD_BYTES:
             self._buffer = buffer
             if not buffer[:1].isupper() or has_bare_newline(buffer, looked_at):

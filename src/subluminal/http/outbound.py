@@ -223,7 +223,7 @@ class Outbound(asyncio.Protocol):
         at = 0
         body: Body
         while True:
-            end = buffer.find(HEAD_END, max(at, looked_at - 3))
+            end = buffer.find(HEAD_END, at if looked_at <= 3 else max(at, looked_at - 3))
             if end < 0 and len(buffer) - at <= MAX_HEAD_BYTES:
                 self._buffer = buffer[at:]
                 if has_bare_newline(buffer, max(at, looked_at)):

@@ -340,6 +340,11 @@ class Exchange:
                 return True
         return False
 
+    @property
+    def is_waiting(self) -> bool:
+        """For any reply at all."""
+        return bool(self._pending)
+
     def waits_for(self, id_raw: bytes) -> bool:
         return _key(id_raw) in self._pending
 

@@ -11,6 +11,7 @@ import asyncio
 from time import time_ns
 from typing import TYPE_CHECKING, Any
 
+from subluminal.host.run.state import SharedState
 from subluminal.http.end_of_turn import JUDGE, end_of_turn
 from subluminal.mcp.calls import Forward
 
@@ -63,9 +64,11 @@ class Gathering:
         turns: list[tuple[list[Posting], list[Any]]] = []  # what is carried out as one
         several: list[Posting] = []
         onward: list[Any] = []
+        state, wide = producer.state, producer.gate.stack.wide
         producer.keep_state(len(postings))
         for number, posting in enumerate(postings):
-            if number and not producer.try_state():
+            is_kept = not wide and isinstance(state, SharedState) and state.kept
+            if number and not is_kept and not producer.try_state():
                 desk.go_on_with(self._judge, postings[number:])
                 break
             outputs: list[Any] = []

@@ -50,7 +50,7 @@ class Posting(incoming.Incoming["Desk"]):
     gathers = True  # may be judged with others
 
     def __init__(self, server: Behind, visit: Visit, desk: Desk, exchange: Exchange, session: bytes | None) -> None:
-        super().__init__(visit, desk)
+        incoming.Incoming.__init__(self, visit, desk)  # `super()` costs as much as the call
         self._server = server
         self.exchange = exchange
         self._held: Held | None = None
@@ -92,12 +92,13 @@ class Posting(incoming.Incoming["Desk"]):
         self.desk.do(work, *args, needs_state=needs_state)
 
     def over(self) -> None:
-        super().over()
-        if self.exchange in self.desk.loose:
-            self.desk.loose.discard(self.exchange)
-            self.desk.timed.discard(self.exchange)
-        held, self._held = self._held, None
-        if held is not None:
+        incoming.Incoming.over(self)
+        desk = self.desk
+        if desk.loose and self.exchange in desk.loose:
+            desk.loose.discard(self.exchange)
+            desk.timed.discard(self.exchange)
+        if self._held is not None:
+            held, self._held = self._held, None
             held.close()
 
     # -- the judgement --------------------------------------------------------------------------------------------
@@ -134,7 +135,8 @@ class Posting(incoming.Incoming["Desk"]):
 
     def carried_out(self) -> None:
         """What it has led to is on its way."""
-        self.judged()
+        if not self._is_judged:
+            self.judged()
         if self._replying is not None:
             self._replying.recorded()
         elif not self.visit.begun:  # refused, and without an id that could be answered
@@ -169,6 +171,8 @@ class Posting(incoming.Incoming["Desk"]):
     def waits(self) -> bool:
         """Whether any of them has no answer yet."""
         reading, exchange = self.reading, self.exchange
+        if not exchange.is_waiting:
+            return False
         if reading is not None and reading.kind == CALL:
             return reading.id_raw is not None and exchange.waits_for(reading.id_raw)
         return any(map(exchange.waits_for, self.ids))

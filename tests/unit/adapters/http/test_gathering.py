@@ -321,24 +321,21 @@ def test_where_the_state_is_lost_in_between_the_rest_waits_for_it_and_stays_in_o
         producer, asked = bench.desk.producer, 0
         try_state = producer.try_state
 
-        def try_twice() -> bool:
+        def not_the_second_time() -> bool:
             nonlocal asked
             asked += 1
-            if asked == 3:
-                producer.let_state_go()
-                return False
-            return try_state()
+            return asked != 2 and try_state()
 
-        monkeypatch.setattr(producer, "try_state", try_twice)
+        monkeypatch.setattr(producer, "try_state", not_the_second_time)
         for number in crowd(6):
-            bench.sends(number)
+            bench.sends(number, "b" if number == 5 else "a")
         bench.desk.gathering.judge()
-        assert bench.steps == ["store", *forwards(3, 4)]
+        assert [step for step in bench.steps if "forward" in step] == forwards(3, 4, 5), "it is let go with its number"
         bench.sends(9)
         await wait_for_async(lambda: not bench.desk.unjudged, what="all to be judged")
         assert [step for step in bench.steps if "forward" in step] == forwards(3, 4, 5, 6, 7, 8, 9)
 
-    plays(case)
+    plays(case, rule("b", "budget", tools("a"), scope="run", limit_calls=100, on_exceed="BLOCK"))
 
 
 def test_calls_that_change_nothing_of_the_state_have_their_numbers_all_the_same(plays: Callable[..., None]) -> None:
