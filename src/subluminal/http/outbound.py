@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import select
 import socket
+from collections.abc import Iterable
 from typing import Any, Protocol, cast
 
 from subluminal.http.bodies import NO_BODY_STATUS, Body, Sized, response_body
@@ -63,8 +64,10 @@ class Outbound(asyncio.Protocol):
         "_recurring",
         "_to_send",
         "_transport",
+        "fd",
         "idle_since",
         "is_full",
+        "looked_at",
         "released",
         "together",
     )
@@ -80,7 +83,9 @@ class Outbound(asyncio.Protocol):
         self._paused = False
         self._poll: Any = None
         self._recurring: Recurring | None = None  # the head of the last answer to a POST
+        self.fd = -1
         self.idle_since = 0.0
+        self.looked_at = -1  # the turn of the loop in which its owner has seen that it is fresh
         self.is_full = False  # more was sent than the server takes
         self.released: Any = None
         self.together: Together | None = None  # for a request that may wait for others of this turn of the loop
@@ -151,14 +156,10 @@ class Outbound(asyncio.Protocol):
     def is_fresh(self) -> bool:
         """Whether the server still holds the other end, as far as the kernel knows. A request on a connection that it
         has closed would fail, and could not be repeated: nobody knows whether it was read."""
-        transport = self._transport
-        if transport is None or self._asker is not None or transport.is_closing():
+        if not self.usable:
             return False
         if self._poll is None:
-            # The sockets of both loops refuse to be read; a descriptor can be asked, whatever its number.
-            poll = select.poll()
-            poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
-            self._poll = poll.poll
+            self._poll = _poll((self,))
         return not self._poll(0)
 
     def close(self) -> None:
@@ -177,6 +178,7 @@ class Outbound(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self.fd = transport.get_extra_info("socket").fileno()
         tune(transport)
         # A server that vanished without a word is noticed in the end, even on a stream where nothing is ever sent.
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -184,6 +186,7 @@ class Outbound(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._poll = None
+        self.fd = -1
         body, self._body = self._body, None
         asker, self._asker = self._asker, None
         if asker is not None:
@@ -327,3 +330,16 @@ class Outbound(asyncio.Protocol):
         self._abort()
         if asker is not None:
             asker.failed(why)
+
+
+def spoken(connections: Iterable[Outbound]) -> set[int]:
+    """The descriptors of those on which something has come, be it the end."""
+    return {fd for fd, _ in _poll(connections)(0)}
+
+
+def _poll(connections: Iterable[Outbound]) -> Any:
+    """The sockets of both loops refuse to be read; a descriptor can be asked, whatever its number."""
+    poll = select.poll()
+    for connection in connections:
+        poll.register(connection.fd, select.POLLIN)
+    return poll.poll
