@@ -9,8 +9,8 @@ ANSWER     what goes to clients
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,10 +21,10 @@ JUDGE, FORWARD, RECORD, ANSWER = range(4)
 class EndOfTurn:
     """One for each loop: `end_of_turn`."""
 
-    __slots__ = ("_left", "_loop", "_soon")
+    __slots__ = ("_left", "_soon", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+        self.loop = loop
         self._left: list[list[Callable[[], None]]] = [[], [], [], []]
         self._soon = False
 
@@ -33,7 +33,7 @@ class EndOfTurn:
         self._left[stage].append(work)
         if not self._soon:
             self._soon = True
-            self._loop.call_soon(self._come)
+            self.loop.call_soon(self._come)
 
     def _come(self) -> None:
         left = self._left
@@ -44,19 +44,25 @@ class EndOfTurn:
                     try:
                         work()
                     except Exception as error:  # the others are as they were
-                        self._loop.call_exception_handler({"message": "the end of a turn failed", "exception": error})
+                        self.loop.call_exception_handler({"message": "the end of a turn failed", "exception": error})
         self._soon = any(left)
         if self._soon:  # work of a later stage has left it for an earlier one
-            self._loop.call_soon(self._come)
+            self.loop.call_soon(self._come)
 
 
-_of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, EndOfTurn] = WeakKeyDictionary()
+class _OfThread(threading.local):
+    """A thread runs one loop at a time."""
+
+    newest: EndOfTurn | None = None
+
+
+_of_thread = _OfThread()
 
 
 def end_of_turn() -> EndOfTurn:
     """Of the loop that runs."""
     loop = asyncio.get_running_loop()
-    found = _of_loops.get(loop)
-    if found is None:
-        found = _of_loops[loop] = EndOfTurn(loop)
+    found = _of_thread.newest
+    if found is None or found.loop is not loop:
+        found = _of_thread.newest = EndOfTurn(loop)
     return found
