@@ -148,7 +148,7 @@ class Inbound(asyncio.Protocol):
     # -- reading --------------------------------------------------------------------------------------------------
 
     def _read_head(self, buffer: bytes, looked_at: int = 0) -> None:
-        at = buffer.find(HEAD_END, max(0, looked_at - 3)) + 4
+        at = buffer.find(HEAD_END, looked_at - 3 if looked_at > 3 else 0) + 4
         if at < 4 and len(buffer) <= MAX_HEAD_BYTES:
             self._buffer = buffer
             if not buffer[:1].isupper() or has_bare_newline(buffer, looked_at):
@@ -173,21 +173,23 @@ class Inbound(asyncio.Protocol):
                 return
             self._recurring = None if head.expects_continue else recurring(head, raw, body)
             length = -1 if body.length is None else body.length
-        visit = self._visit = Visit(head, self)
-        self._serving.under_way += 1
+        serving = self._serving
+        serving.under_way = under_way = serving.under_way + 1
+        visit = self._visit = Visit(head, self, under_way >= FEW)
         end = at + length
         if at <= end <= len(buffer):  # all of it has come, as most do
             self._buffer = buffer[end:]
-            self._serving.arrived(visit)
-            if length:
-                visit.take(buffer[at:end])
-            visit.whole()
+            serving.arrived(visit)
+            if length and (listener := visit.listener) is not None:
+                listener.data(buffer[at:end])
+            if (listener := visit.listener) is not None:
+                listener.end()
             return
         self._buffer = b""
         self._body = body or Sized(length)
         self._discarded = 0
-        self._since = self._serving.clock()
-        self._serving.arrived(visit)
+        self._since = serving.clock()
+        serving.arrived(visit)
         if at < len(buffer) and self._transport is not None:
             self.data_received(buffer[at:])
 
@@ -210,10 +212,10 @@ class Inbound(asyncio.Protocol):
                 self._discard(len(data))
             return
         self._since = self._serving.clock()
-        if content:
-            visit.take(content)
-        if rest is not None:
-            visit.whole()
+        if content and (listener := visit.listener) is not None:
+            listener.data(content)
+        if rest is not None and (listener := visit.listener) is not None:
+            listener.end()
 
     @property
     def awaits_body(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import select
 import socket
+from collections.abc import Iterable
 from typing import Any, Protocol, cast
 
 from subluminal.http.bodies import NO_BODY_STATUS, Body, Sized, response_body
@@ -40,6 +41,15 @@ class Asker(Protocol):
     def room(self) -> None: ...
 
 
+class WholeAsker:
+    """An asker that hears of an answer which is all there at once: `whole`, and none of `head`, `data` and `end`."""
+
+    __slots__ = ()
+
+    def whole(self, head: ResponseHead, content: bytes) -> None:
+        raise NotImplementedError
+
+
 class Outbound(asyncio.Protocol):
     """One connection to a server. `released(self)` is told when it may serve another request, or is lost."""
 
@@ -54,8 +64,10 @@ class Outbound(asyncio.Protocol):
         "_recurring",
         "_to_send",
         "_transport",
+        "fd",
         "idle_since",
         "is_full",
+        "looked_at",
         "released",
         "together",
     )
@@ -71,7 +83,9 @@ class Outbound(asyncio.Protocol):
         self._paused = False
         self._poll: Any = None
         self._recurring: Recurring | None = None  # the head of the last answer to a POST
+        self.fd = -1
         self.idle_since = 0.0
+        self.looked_at = -1  # the turn of the loop in which its owner has seen that it is fresh
         self.is_full = False  # more was sent than the server takes
         self.released: Any = None
         self.together: Together | None = None  # for a request that may wait for others of this turn of the loop
@@ -80,6 +94,13 @@ class Outbound(asyncio.Protocol):
 
     def ask(self, method: bytes, target: bytes, headers: Headers | bytes, body: bytes, asker: Asker) -> None:
         """The whole request. `headers` state `host`; the length is stated here. As bytes they are `request_lines`."""
+        together = self.together
+        if together is not None and body and isinstance(headers, bytes):
+            self._asker = asker
+            self._method = method
+            self._to_send = 0
+            together.write(self._transport, b"%bcontent-length: %d\r\n\r\n%b" % (headers, len(body), body))
+            return
         length = len(body) if body or method in _WITH_CONTENT else None
         self.begin(method, target, headers, length, asker, body)
 
@@ -135,14 +156,10 @@ class Outbound(asyncio.Protocol):
     def is_fresh(self) -> bool:
         """Whether the server still holds the other end, as far as the kernel knows. A request on a connection that it
         has closed would fail, and could not be repeated: nobody knows whether it was read."""
-        transport = self._transport
-        if transport is None or self._asker is not None or transport.is_closing():
+        if not self.usable:
             return False
         if self._poll is None:
-            # The sockets of both loops refuse to be read; a descriptor can be asked, whatever its number.
-            poll = select.poll()
-            poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
-            self._poll = poll.poll
+            self._poll = _poll((self,))
         return not self._poll(0)
 
     def close(self) -> None:
@@ -161,6 +178,7 @@ class Outbound(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self.fd = transport.get_extra_info("socket").fileno()
         tune(transport)
         # A server that vanished without a word is noticed in the end, even on a stream where nothing is ever sent.
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -168,6 +186,7 @@ class Outbound(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._poll = None
+        self.fd = -1
         body, self._body = self._body, None
         asker, self._asker = self._asker, None
         if asker is not None:
@@ -207,7 +226,7 @@ class Outbound(asyncio.Protocol):
         at = 0
         body: Body
         while True:
-            end = buffer.find(HEAD_END, max(at, looked_at - 3))
+            end = buffer.find(HEAD_END, at if looked_at <= 3 else max(at, looked_at - 3))
             if end < 0 and len(buffer) - at <= MAX_HEAD_BYTES:
                 self._buffer = buffer[at:]
                 if has_bare_newline(buffer, max(at, looked_at)):
@@ -219,11 +238,12 @@ class Outbound(asyncio.Protocol):
             known = self._recurring
             length = -1 if known is None or at or self._method != b"POST" else known.again(buffer, end + 4)
             if known is not None and length >= 0:
-                head, body = known.head, Sized(length)
+                head = known.head
                 at = end + 4
                 if 0 < length <= len(buffer) - at:
-                    self._take_whole(head, body, buffer, at)
+                    self._take_whole(head, length, buffer, at)
                     return
+                body = Sized(length)
                 break
             try:
                 raw = buffer[at : end + 4]
@@ -253,14 +273,19 @@ class Outbound(asyncio.Protocol):
         elif at < len(buffer):
             self._read_body(buffer[at:])
 
-    def _take_whole(self, head: ResponseHead, body: Sized, buffer: bytes, at: int) -> None:
+    def _take_whole(self, head: ResponseHead, length: int, buffer: bytes, at: int) -> None:
         """An answer that is all there, as most are."""
         self._buffer = b""
         self._keep_alive = head.keep_alive
-        self._body = body
-        end = at + (body.length or 0)
+        end = at + length
         asker = self._asker
         assert asker is not None
+        if isinstance(asker, WholeAsker):
+            self._asker = None
+            self._whole(buffer[end:])
+            asker.whole(head, buffer[at:end])
+            return
+        self._body = body = Sized(length)
         asker.head(head)
         if self._body is body:
             asker.data(buffer[at:end])
@@ -305,3 +330,16 @@ class Outbound(asyncio.Protocol):
         self._abort()
         if asker is not None:
             asker.failed(why)
+
+
+def spoken(connections: Iterable[Outbound]) -> set[int]:
+    """The descriptors of those on which something has come, be it the end."""
+    return {fd for fd, _ in _poll(connections)(0)}
+
+
+def _poll(connections: Iterable[Outbound]) -> Any:
+    """The sockets of both loops refuse to be read; a descriptor can be asked, whatever its number."""
+    poll = select.poll()
+    for connection in connections:
+        poll.register(connection.fd, select.POLLIN)
+    return poll.poll

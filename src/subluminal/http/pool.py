@@ -9,10 +9,12 @@ import asyncio
 import ssl
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from time import monotonic
 from typing import Any
 
 from subluminal.http.dialling import DialFault, dial
+from subluminal.http.end_of_turn import FORWARD, end_of_turn
 from subluminal.http.heads import Headers
 from subluminal.http.limits import (
     CONNECT_SECONDS,
@@ -21,11 +23,14 @@ from subluminal.http.limits import (
     POOL_IDLE_SECONDS,
     POOL_WAITING,
 )
-from subluminal.http.outbound import Asker, Outbound
+from subluminal.http.outbound import Asker, Outbound, spoken
 from subluminal.http.together import FEW, Together
 from subluminal.http.urls import Origin
 
 __all__ = ["Origin", "Pool"]
+
+# So many idle connections are looked at together, where many requests are under way.
+LOOKED_AT = 8
 
 
 class _Asked:
@@ -85,7 +90,10 @@ class Pool:
         self._dialling: set[_Waiting] = set()
         self._queue: deque[_Waiting] = deque()
         self._loop = asyncio.get_running_loop()
-        self._together = Together()
+        self._together = Together(FORWARD)
+        self._end_of_turn = end_of_turn()
+        self._turn = 0  # of the loop, as far as connections were looked at in it
+        self._turn_counts = False  # `_turn_over` will be called
         self._sweep_handle: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -111,7 +119,12 @@ class Pool:
         outbound = self._fresh()
         if outbound is not None:
             asked = _Asked(asker, outbound)
-            self._send(outbound, method, target, headers, body, asker, started, length)
+            if started is None and length is None:
+                outbound.released = self._release
+                outbound.together = self._together if len(self._open) - len(self._idle) > FEW else None
+                outbound.ask(method, target, headers, body, asker)
+            else:
+                self._send(outbound, method, target, headers, body, asker, started, length)
             return asked
         if self._closed:
             asker.failed(_CLOSED)
@@ -171,12 +184,33 @@ class Pool:
 
     def _fresh(self) -> Outbound | None:
         """The connection used last: the others may become too old and go."""
-        while self._idle:
-            outbound = self._idle.pop()
-            if outbound.is_fresh():
+        idle = self._idle
+        while idle:
+            outbound = idle.pop()
+            if len(self._open) - len(idle) > FEW:  # what is asked now is written at the end of the turn
+                if outbound.looked_at != self._turn:
+                    self._look_at_several(outbound)
+                fresh = outbound.looked_at == self._turn and outbound.usable
+            else:
+                fresh = outbound.is_fresh()
+            if fresh:
                 return outbound
             self._drop(outbound)
         return None
+
+    def _look_at_several(self, first: Outbound) -> None:
+        """At it, and at those that come next if as many requests do."""
+        if not self._turn_counts:
+            self._turn_counts = True
+            self._end_of_turn.leave(FORWARD, self._turn_over)
+        several = [each for each in (first, *islice(reversed(self._idle), LOOKED_AT - 1)) if each.usable]
+        ended = spoken(several)
+        for each in several:
+            each.looked_at = -1 if each.fd in ended else self._turn
+
+    def _turn_over(self) -> None:
+        self._turn_counts = False
+        self._turn += 1
 
     def _drop(self, outbound: Outbound) -> None:
         self._open.discard(outbound)
@@ -248,6 +282,7 @@ class Pool:
             self._drop(outbound)
             self._serve_queue()
         elif not self._queue:
+            outbound.looked_at = -1
             outbound.idle_since = self._clock()
             self._idle.append(outbound)
         elif outbound.is_fresh():

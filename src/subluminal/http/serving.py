@@ -8,6 +8,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
+from subluminal.http.end_of_turn import ANSWER
 from subluminal.http.inbound import Inbound, Visit
 from subluminal.http.limits import MAX_CONNECTIONS, SWEEP_SECONDS
 from subluminal.http.together import Together
@@ -31,7 +32,7 @@ class Serving:
         self.clock = clock
         self.ending = False
         self.loop = asyncio.get_running_loop()
-        self.together = Together()
+        self.together = Together(ANSWER)
         self.under_way = 0  # requests
         self._limit = limit
         self._connections: set[Inbound] = set()

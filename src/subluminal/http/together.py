@@ -6,8 +6,9 @@ writes that follow each other closely wake it once; made whenever one is ready, 
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
+
+from subluminal.http.end_of_turn import end_of_turn
 
 # Up to so many requests under way nothing is gained, and each is written at once.
 FEW = 4
@@ -17,19 +18,20 @@ MOST = 32
 
 class Together:
     """Bytes of one connection leave in the order in which they came here; whoever writes to it otherwise, or closes it,
-    asks `flush` first."""
+    asks `flush` first. `stage`: FORWARD or ANSWER."""
 
-    __slots__ = ("_loop", "_waiting")
+    __slots__ = ("_end_of_turn", "_stage", "_waiting")
 
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
+    def __init__(self, stage: int) -> None:
+        self._end_of_turn = end_of_turn()
+        self._stage = stage
         self._waiting: list[tuple[Any, bytes]] = []
 
     def write(self, transport: Any, data: bytes) -> None:
         waiting = self._waiting
         waiting.append((transport, data))
         if len(waiting) == 1:
-            self._loop.call_soon(self.flush)
+            self._end_of_turn.leave(self._stage, self.flush)
         elif len(waiting) >= MOST:
             self.flush()
 

@@ -40,12 +40,13 @@ class Visit:
     the `length` that was announced cuts the connection, for its reader would take the next answer for the rest.
     """
 
-    __slots__ = ("_chunked", "_left", "_listener", "_when_over", "begun", "head", "inbound", "over")
+    __slots__ = ("_chunked", "_left", "_when_over", "begun", "head", "inbound", "is_of_many", "listener", "over")
 
-    def __init__(self, head: RequestHead, inbound: Inbound) -> None:
+    def __init__(self, head: RequestHead, inbound: Inbound, is_of_many: bool = False) -> None:
         self.head = head
         self.inbound: Inbound | None = inbound  # the connection; None once this visit is over
-        self._listener: Listener | None = None
+        self.is_of_many = is_of_many  # so many are under way that work for several at once is saved
+        self.listener: Listener | None = None
         self.begun = False
         self._chunked = False
         self._left = _ANYTHING  # content that was announced and is not sent yet
@@ -58,7 +59,7 @@ class Visit:
 
     def listen(self, listener: Listener) -> None:
         """From here on the body comes. Call it in `Serving.arrived`, or answer there."""
-        self._listener = listener
+        self.listener = listener
         if self.head.expects_continue and self.inbound is not None and self.inbound.awaits_body:
             self.inbound.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
@@ -152,7 +153,7 @@ class Visit:
 
     def _with_connection(self, headers: Headers) -> Headers:
         head = self.head
-        if head.expects_continue and self._listener is None:
+        if head.expects_continue and self.listener is None:
             head.keep_alive = False  # whether its body comes now, nobody can tell
         return headers if head.keep_alive else [*headers, (b"connection", b"close")]
 
@@ -165,31 +166,23 @@ class Visit:
     def _forget(self) -> None:
         self.over = True
         self.inbound = None
-        self._listener = None
+        self.listener = None
         told, self._when_over = self._when_over, None
         if told is not None:
             told()
 
     # -- told by the connection -----------------------------------------------------------------------------------
 
-    def take(self, data: bytes) -> None:
-        if self._listener is not None:
-            self._listener.data(data)
-
-    def whole(self) -> None:
-        if self._listener is not None:
-            self._listener.end()
-
     def lost(self) -> None:
-        listener = self._listener
+        listener = self.listener
         self._forget()
         if listener is not None:
             listener.gone()
 
     def full(self) -> None:
-        if self._listener is not None:
-            self._listener.full()
+        if self.listener is not None:
+            self.listener.full()
 
     def room(self) -> None:
-        if self._listener is not None:
-            self._listener.room()
+        if self.listener is not None:
+            self.listener.room()

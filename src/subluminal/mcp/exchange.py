@@ -332,12 +332,18 @@ class Exchange:
 
     def needs_state(self, message: bytes) -> bool:
         """`is_watched`, for a message that is at hand: one in which nothing can say of an error tells no breaker."""
-        may_have_failed = b"rror" in message or b"\\u" in message
+        # Not `in`: for bytes it makes an error first, and drops it.
+        may_have_failed = message.find(b"rror") >= 0 or message.find(b"\\u") >= 0
         gate = self.calls.gate
-        return any(
-            entry.record is not None and gate.settling_needs_state(entry.record, may_have_failed)
-            for entry in self._pending.values()
-        )
+        for entry in self._pending.values():
+            if entry.record is not None and gate.settling_needs_state(entry.record, may_have_failed):
+                return True
+        return False
+
+    @property
+    def is_waiting(self) -> bool:
+        """For any reply at all."""
+        return bool(self._pending)
 
     def waits_for(self, id_raw: bytes) -> bool:
         return _key(id_raw) in self._pending

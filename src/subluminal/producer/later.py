@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from subluminal.http.end_of_turn import RECORD, end_of_turn
 from subluminal.producer.turn import ENDS_WAIT_MS
 
 if TYPE_CHECKING:
@@ -22,11 +23,12 @@ if TYPE_CHECKING:
 class Later:
     """For one producer. What waits when it closes is handed over by that."""
 
-    __slots__ = ("_due", "_loop", "_producer", "_soon", "_timed")
+    __slots__ = ("_due", "_end_of_turn", "_loop", "_producer", "_soon", "_timed")
 
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
         self._loop = asyncio.get_running_loop()
+        self._end_of_turn = end_of_turn()
         self._due = False  # decisions wait
         self._soon = False  # `_turn_over` will be called
         self._timed = False  # `_moment_over` will be
@@ -35,7 +37,7 @@ class Later:
         self._due = True
         if not self._soon:
             self._soon = True
-            self._loop.call_soon(self._turn_over)
+            self._end_of_turn.leave(RECORD, self._turn_over)
 
     def before_answer(self) -> None:
         if self._due:

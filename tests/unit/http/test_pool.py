@@ -15,7 +15,7 @@ from harness.web import LOOPS, Clock, Curious, house, pool_to, run_on, script, s
 from subluminal.http import pool as pool_module
 from subluminal.http.limits import HIGH_WATER, POOL_IDLE_SECONDS
 from subluminal.http.outbound import Outbound
-from subluminal.http.pool import Origin, Pool
+from subluminal.http.pool import LOOKED_AT, Origin, Pool
 
 pytestmark = pytest.mark.parametrize("loop", LOOPS)
 HEADERS = [(b"host", b"h")]
@@ -272,6 +272,46 @@ def test_a_connection_that_its_server_has_closed_is_seen_before_it_is_used(loop:
             await running.sock_sendall(server, OK)
             assert (await second.finished()).content == b"ok"
             server.close()
+        listening.close()
+
+    run_on(loop, main())
+
+
+def test_of_many_connections_those_that_their_server_has_closed_are_seen_before_they_are_used(loop: str) -> None:
+    """Many are looked at together, in the same turn of the loop in which the ends have arrived but were not read."""
+
+    async def main() -> None:
+        listening = socket.create_server(("127.0.0.1", 0))
+        listening.setblocking(False)
+        running = asyncio.get_running_loop()
+        many = 3 * LOOKED_AT
+
+        async def accepted() -> socket.socket:
+            return (await running.sock_accept(listening))[0]
+
+        async def answer(server: socket.socket) -> None:
+            assert b"GET" in await running.sock_recv(server, 1000)
+            await running.sock_sendall(server, OK)
+
+        async def answered(servers: list[socket.socket], asked: list[Curious]) -> None:
+            for server in servers:
+                await answer(server)
+            for asker in asked:
+                assert (await asker.finished()).content == b"ok"
+
+        async with pool_to(listening.getsockname()) as pool:
+            asked = [ask(pool) for _ in range(many)]
+            servers = [await accepted() for _ in range(many)]
+            await answered(servers, asked)
+            for server in servers[::3]:
+                server.close()  # and without a turn of the loop:
+            asked = [ask(pool) for _ in range(many)]
+            servers = [server for server in servers if server.fileno() >= 0]
+            servers += [await accepted() for _ in range(many - len(servers))]
+            await answered(servers, asked)
+            assert len(pool) == many
+            for server in servers:
+                server.close()
         listening.close()
 
     run_on(loop, main())

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from subluminal.http.end_of_turn import ANSWER
 from subluminal.http.heads import response_lines
 from subluminal.http.inbound import Inbound, Visit
 from subluminal.http.serving import Serving
@@ -116,7 +117,7 @@ def test_an_answer_that_waits_leaves_before_its_connection_is_closed() -> None:
 def test_nobody_waits_for_more_than_so_many_and_what_has_closed_is_passed_over() -> None:
     async def main() -> None:
         log: list[bytes] = []
-        together = Together()
+        together = Together(ANSWER)
         gone = Notes(log)
         together.write(gone, b"to nobody")
         gone.closing = True

@@ -15,6 +15,7 @@ from subluminal.adapters.http.answers import json_answer, one_body
 from subluminal.adapters.http.oauth import named_metadata, rewritten_challenge
 from subluminal.contracts.event_stream import Event, EventStream, Part, event_bytes
 from subluminal.http.heads import Headers, ResponseHead, media_type, response_lines, values, without
+from subluminal.http.outbound import WholeAsker
 from subluminal.mcp.faults import fault
 from subluminal.mcp.refusal import server_gone
 
@@ -34,7 +35,7 @@ LIST_TOO_LARGE = "its list of tools is too large for policy to be applied to it"
 STREAM_CUT = "the server ended its stream without a reply"
 
 
-class Answering:
+class Answering(WholeAsker):
     """Asker of the request. `posting` is None for a stream that the client only listens to."""
 
     __slots__ = (
@@ -121,6 +122,17 @@ class Answering:
             self._stream = EventStream(self.desk.held_bytes)
             self.visit.begin(200, self._headers(head), None, head.reason)
             self._server.streams.add(self)
+
+    def whole(self, head: ResponseHead, content: bytes) -> None:
+        desk = self.desk
+        if head.kept is not None and head.kept.notes is not None and len(content) <= desk.config.max_inspect_bytes:
+            if not self._over:
+                self._head = head
+                desk.do(self._whole, content, needs_state=self.exchange.needs_state(content))
+        else:
+            self.head(head)
+            self.data(content)
+            self.end()
 
     def data(self, data: bytes) -> None:
         if self._over:
@@ -311,7 +323,8 @@ class Answering:
         """Nothing more comes here. What is not answered may be on another stream of its session, if it has one."""
         self._over = True
         self._asked = None  # what refers to each other would be kept until it is looked for
-        self._server.left(self)
+        if self._stream is not None or self.endpoint is not None:
+            self._server.left(self)
         posting = self._posting
         if posting is None or not posting.waits:
             self._posting = None

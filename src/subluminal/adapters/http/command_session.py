@@ -322,6 +322,7 @@ class CommandSession:
     def _lost(self, message: str) -> None:
         """Everything that waits is answered, and the session is over: the client begins another."""
         self.server.forget(self)
+        self.desk.gathering.judge()  # what came before this
         waiting = {id(each): each for each in self._waiting.values()}
         self._waiting.clear()
         self._refused.clear()
@@ -387,6 +388,8 @@ class _Patient(Posting):
     """A request of the stateless revision: while another has its id, it waits."""
 
     __slots__ = ("_session", "_work")
+
+    gathers = False
 
     def __init__(self, session: CommandSession, visit: Visit) -> None:
         super().__init__(session, visit, session.desk, session.exchange, session.session)

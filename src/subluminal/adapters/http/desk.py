@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
+from subluminal.adapters.http.gathering import Gathering
 from subluminal.adapters.listening.in_turn import InTurn
 from subluminal.contracts.digest import blake2b
 from subluminal.host.run.tool_notes import RunToolNotes
@@ -50,8 +51,8 @@ class Desk(InTurn):
     """
 
     __slots__ = (
-        "_left", "_party", "_surface", "_tools", "_turn", "calls", "config", "later", "loose", "server", "sessions",
-        "timed", "unjudged", "used_ns",
+        "_left", "_party", "_surface", "_tools", "_turn", "calls", "config", "gathering", "later", "loose",
+        "server", "sessions", "timed", "unjudged", "used_ns",
     )  # fmt: skip
 
     calls: Calls
@@ -66,6 +67,7 @@ class Desk(InTurn):
         self.loose: set[Exchange] = set()
         self.timed: set[Exchange] = set()
         self.unjudged = 0
+        self.gathering = Gathering(self)
         self._tools = ToolNotes(RunToolNotes(producer.gate.identity.run_id, server.name))
         self._surface = SurfaceOnDemand(producer, server.name, words, self._tools)
         self._party: Party | None = None
@@ -140,6 +142,7 @@ class Desk(InTurn):
     def end_session(self, session: bytes, why: str) -> None:
         exchange = self.sessions.pop(short(session), None)
         if exchange is not None:
+            self.gathering.judge()  # what came before this
             self.do(self.abandon, exchange, "CANCELLED", "unknown", why, needs_state=exchange.is_watched)
 
     def abandon(self, exchange: Exchange, status: str, error_class: str, why: str) -> None:
@@ -207,6 +210,7 @@ class Desk(InTurn):
 
     def close(self, why: str) -> None:
         """Before the producer's `run_end`: every call that is open ends."""
+        self.gathering.judge()
         self.do_all()
         for exchange in self._exchanges():
             self.abandon(exchange, "CANCELLED", "unknown", why)

@@ -91,7 +91,11 @@ class Door:
 
     def arrived(self, visit: Visit) -> None:
         try:
-            self._admit(visit)
+            kept = visit.head.kept
+            if kept is None or kept.notes is None:
+                self._admit(visit)
+            else:
+                self._admit_again(visit, kept.notes)
         except HttpFault as fault:
             json_answer(visit, fault.status, server_gone(b"null", f"{fault.why}."))
         except VisitorRefused as refused:
@@ -106,13 +110,6 @@ class Door:
         head, inbound = visit.head, visit.inbound
         assert inbound is not None
         caller: Caller = inbound.notes
-        admitted: Admitted | None = None if head.kept is None else head.kept.notes
-        if admitted is not None:
-            visitor = admitted.visitor or caller.acting(visit)
-            if self._visitors.producer_for(visitor) is not admitted.desk.producer:
-                admitted.desk = self._desk(visitor, admitted.server.name)
-            admitted.server.arrived(visit, admitted.desk)
-            return
         self._front.admit(head)
         if not self._front.knows(caller.peer):
             raise HttpFault(403, "this address serves the user who started it, and nobody else")
@@ -130,6 +127,15 @@ class Door:
                 server.arrived(visit, desk)
                 return
         raise HttpFault(404, "there is no such server here")
+
+    def _admit_again(self, visit: Visit, admitted: Admitted) -> None:
+        visitor = admitted.visitor
+        if visitor is None:
+            assert visit.inbound is not None
+            visitor = visit.inbound.notes.acting(visit)
+        if self._visitors.producer_for(visitor) is not admitted.desk.producer:
+            admitted.desk = self._desk(visitor, admitted.server.name)
+        admitted.server.arrived(visit, admitted.desk)
 
     def _desk(self, visitor: Visitor, server_name: str) -> Desk:
         """The run that a request of this visitor belongs to, at this server."""

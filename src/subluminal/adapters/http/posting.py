@@ -45,75 +45,98 @@ class Behind(Protocol):
 class Posting(incoming.Incoming["Desk"]):
     """Listener of its visit, and the party for whom its message is carried out."""
 
-    __slots__ = ("_held", "_replying", "_server", "exchange", "reading")
+    __slots__ = ("_body", "_held", "_replying", "_server", "exchange", "read_ns", "reading")
+
+    gathers = True  # may be judged with others
 
     def __init__(self, server: Behind, visit: Visit, desk: Desk, exchange: Exchange, session: bytes | None) -> None:
-        super().__init__(visit, desk)
+        incoming.Incoming.__init__(self, visit, desk)  # `super()` costs as much as the call
         self._server = server
         self.exchange = exchange
         self._held: Held | None = None
         self._replying: Replying | None = None
         self.reading: Reading | None = None
+        self._body = b""
+        self.read_ns = 0
         if session is None:
             desk.loose.add(exchange)
 
     # -- the visit ------------------------------------------------------------------------------------------------
 
     def end(self) -> None:
-        read_ns = self.desk.used_ns = self.complete()
-        big, body = self.big, b""
+        desk, big = self.desk, self.big
+        self.read_ns = desk.used_ns = self.complete()
         if big is not None:
             big.scan.finish()
             reading = read_scan(big.scan)
         else:
-            body = self.whole()
-            reading = read_message(body)
+            self._body = self.whole()
+            reading = read_message(self._body)
         wrong = mismatch(self.visit.head, reading)
         if wrong is not None:
             for each in (reading, *(reading.elements if reading.kind == BATCH else ())):
                 _doubt(each, wrong)
         self.reading = reading
         if big is not None:
-            self.do(self._judge_big, big, reading, read_ns, needs_state=True)
+            desk.gathering.judge()
+            self.do(self._judge_big, big, needs_state=True)
+            return
+        judged = reading.kind in _JUDGED or wrong is not None
+        if self.gathers and ((judged and self.visit.is_of_many) or not desk.gathering.is_empty):
+            desk.gathering.add(self)
         else:
-            judged = reading.kind in _JUDGED or wrong is not None
-            self.do(self._judge, reading, body, read_ns, needs_state=judged)
+            self.do(self._judge_now, needs_state=judged)
 
     def do(self, work: Callable[..., None], *args: Any, needs_state: bool) -> None:
         """It is there as a whole, and may be judged."""
         self.desk.do(work, *args, needs_state=needs_state)
 
     def over(self) -> None:
-        super().over()
-        if self.exchange in self.desk.loose:
-            self.desk.loose.discard(self.exchange)
-            self.desk.timed.discard(self.exchange)
-        held, self._held = self._held, None
-        if held is not None:
+        incoming.Incoming.over(self)
+        desk = self.desk
+        if desk.loose and self.exchange in desk.loose:
+            desk.loose.discard(self.exchange)
+            desk.timed.discard(self.exchange)
+        if self._held is not None:
+            held, self._held = self._held, None
             held.close()
 
     # -- the judgement --------------------------------------------------------------------------------------------
 
-    def _judge(self, reading: Reading, body: bytes, read_ns: int) -> None:
-        if self.visit.over:
-            return
-        wall_ms = time_ns() // 1_000_000
-        self.exchange.client_message(reading, body, wall_ms, read_ns)
-        self._carry_out(read_ns)
+    def judge(self, wall_ms: int) -> None:
+        """What follows from it is put out; nothing, if its client has left."""
+        reading = self.reading
+        if reading is not None and not self.visit.over:
+            body, self._body = self._body, b""
+            if reading.kind == CALL:
+                self.exchange.client_call(reading, body, len(body), wall_ms, self.read_ns)
+            else:
+                self.exchange.client_message(reading, body, wall_ms, self.read_ns)
 
-    def _judge_big(self, big: Oversize, reading: Reading, read_ns: int) -> None:
-        if self.visit.over:
+    def _judge_now(self) -> None:
+        if not self.visit.over:
+            self.judge(time_ns() // 1_000_000)
+            self._carry_out()
+
+    def _judge_big(self, big: Oversize) -> None:
+        reading = self.reading
+        if reading is None or self.visit.over:
             return
         if big.fault is None:
             self._held = Held(*big.release())
         wall_ms = time_ns() // 1_000_000
-        self.exchange.client_other(reading, self._held, big.size, wall_ms, read_ns, big.stream_hash(), big.fault)
+        self.exchange.client_other(reading, self._held, big.size, wall_ms, self.read_ns, big.stream_hash(), big.fault)
         self.big = None
-        self._carry_out(read_ns)
+        self._carry_out()
 
-    def _carry_out(self, read_ns: int) -> None:
-        self.desk.carry_out(self, read_ns)
-        self.judged()
+    def _carry_out(self) -> None:
+        self.desk.carry_out(self, self.read_ns)
+        self.carried_out()
+
+    def carried_out(self) -> None:
+        """What it has led to is on its way."""
+        if not self._is_judged:
+            self.judged()
         if self._replying is not None:
             self._replying.recorded()
         elif not self.visit.begun:  # refused, and without an id that could be answered
@@ -123,6 +146,10 @@ class Posting(incoming.Incoming["Desk"]):
     def forward(self, messages: list[Any]) -> None:
         """Once for a message: a batch is one."""
         (message,) = messages
+        self.send_on(message)
+
+    def send_on(self, message: Any) -> None:
+        """To the server, as it was judged."""
         if self.exchange.timeout_ms:
             self.desk.timed.add(self.exchange)
         self._replies = self._replying = self._server.begin(self, message)
@@ -144,6 +171,8 @@ class Posting(incoming.Incoming["Desk"]):
     def waits(self) -> bool:
         """Whether any of them has no answer yet."""
         reading, exchange = self.reading, self.exchange
+        if not exchange.is_waiting:
+            return False
         if reading is not None and reading.kind == CALL:
             return reading.id_raw is not None and exchange.waits_for(reading.id_raw)
         return any(map(exchange.waits_for, self.ids))

@@ -76,8 +76,8 @@ class UrlServer:
 
     def arrived(self, visit: Visit, desk: Desk) -> None:
         head = visit.head
-        known = _known(head)
-        if known is not None:
+        kept = head.kept
+        if kept is not None and kept.notes is not None and (known := kept.notes.notes) is not None:
             visit.listen(Posting(self, visit, desk, desk.exchange(known.session), known.session))
             return
         endpoint = self._endpoints.get(head.target)
@@ -114,8 +114,10 @@ class UrlServer:
     def request_lines(self, head: RequestHead) -> bytes:
         """The head of a request as the server gets it, but for its length."""
         injected = self._shown.headers()
-        known = _known(head)
-        if known is not None and known.injected == injected:
+        known: _KnownPost | None = None
+        if head.kept is not None and head.kept.notes is not None:
+            known = head.kept.notes.notes
+        if known is not None and (known.injected is injected or known.injected == injected):
             return known.lines
         endpoint = self._endpoints.get(head.target)
         target = self._target if endpoint is None else endpoint.target
@@ -220,13 +222,6 @@ class _KnownPost:
         self.session = session
         self.injected: Headers | None = None
         self.lines = b""
-
-
-def _known(head: RequestHead) -> _KnownPost | None:
-    if head.kept is None or head.kept.notes is None:
-        return None
-    known: _KnownPost | None = head.kept.notes.notes
-    return known
 
 
 class _Endpoint:

@@ -39,6 +39,15 @@ class InTurn:
             self._waiting.append((give_up_at(), work, args))
             asyncio.get_running_loop().create_task(self._work_off())
 
+    def go_on_with(self, work: Callable[..., None], *args: Any) -> None:
+        """Of work that has lost the state, and done nothing else yet: the rest of it, before all that wait."""
+        rest = (give_up_at(), work, args)
+        if self._waiting:  # it stands there itself, until it is done
+            self._waiting.insert(1, (self._waiting[0][0], *rest[1:]))
+        else:
+            self._waiting.append(rest)
+            asyncio.get_running_loop().create_task(self._work_off())
+
     @property
     def waits(self) -> bool:
         """Whether anything is still to be done."""

@@ -45,8 +45,9 @@ class SharedState:
     """The state of one run, seen by this process. Same interface as `LocalState`."""
 
     __slots__ = (
-        "_boot", "_damage", "_flag", "_held", "_kept", "_last_seq", "_more", "_new_boot", "_run_id", "_wary", "_wide",
-        "_wide_damaged", "_wide_held", "_with_wide", "get", "missing", "path", "reason", "stopped", "table", "wide_ms",
+        "_boot", "_damage", "_flag", "_held", "_last_seq", "_more", "_new_boot", "_run_id", "_wary", "_wide",
+        "_wide_damaged", "_wide_held", "_with_wide", "get", "kept", "missing", "path", "reason", "stopped", "table",
+        "wide_ms",
     )  # fmt: skip
 
     def __init__(self, run_id: str, path: str, fd: int, damage: str | None) -> None:
@@ -63,7 +64,7 @@ class SharedState:
         self._last_seq = 0
         self._held = False  # the lock is ours already, taken by `try_lock`
         self._more = 0  # calls that follow at once: so many times the lock is kept after a commit
-        self._kept = False  # it was: nobody has changed an entry since our last commit
+        self.kept = False  # it was: nobody has changed an entry since our last commit
         self._wary = False  # what several calls did could not be written: the next must be, before anything is kept
         self.missing = self.table.lock  # what `try_lock` could not have
         self._wide: Table | None = None
@@ -157,8 +158,8 @@ class SharedState:
         if self._damage is not None:
             raise StateDamaged(f"{_DAMAGED}: {self._damage}")
         try:
-            if self._kept:
-                self._kept = False
+            if self.kept:
+                self.kept = False
             elif self._held:
                 self._held = False
                 table.begin(held=True)
@@ -209,6 +210,9 @@ class SharedState:
         try:
             self._last_seq = seq = self.table.commit(ops, count_call)
             self._wary = False
+        except BaseException:  # and with it what was kept before
+            self._wary = True
+            raise
         finally:
             flock(self.table.fd, LOCK_UN)
         return seq if count_call else 0
@@ -222,7 +226,7 @@ class SharedState:
             flock(self.table.fd, LOCK_UN)
             raise
         self._more -= 1
-        self._kept = True
+        self.kept = True
         return seq if count_call else 0
 
     def _commit_unusual(self, ops: list[Op], count_call: bool) -> int:
@@ -244,6 +248,9 @@ class SharedState:
             if table.terminated and not table.killed:
                 table.kill()
             return self._last_seq if count_call else 0
+        except BaseException:
+            self._wary = True
+            raise
         finally:
             self.abandon()
 
@@ -269,7 +276,7 @@ class SharedState:
         try:
             if self._damage is not None:
                 raise StateDamaged(self._damage)
-            held, self._held, self._kept = self._held or self._kept, False, False
+            held, self._held, self.kept = self._held or self.kept, False, False
             self._let_wide_go()
             table.begin(held)
             try:
@@ -334,7 +341,7 @@ class SharedState:
 
     def try_lock(self, wide: bool = False) -> bool:
         """The lock, if it can be had at once, for the next `begin`; with `wide` both. Else `missing` is waited for."""
-        if not self._held:
+        if not self._held and not self.kept:
             try:
                 self._held = self.table.lock.take_asked() or self.table.lock.take(0)
             except OSError:
@@ -342,8 +349,9 @@ class SharedState:
             if not self._held:
                 self.missing = self.table.lock
                 self._leave_wide()
-        if not self._held or not wide or self._wide_held:
-            return self._held
+        had = self._held or self.kept
+        if not had or not wide or self._wide_held:
+            return had
         try:
             if self._wide is None:
                 self._wide = open_wide()
@@ -359,9 +367,9 @@ class SharedState:
         """What `try_lock` took, or was kept, and no `begin` has used."""
         self._more = 0
         self._let_wide_go()
-        if self._held or self._kept:
+        if self._held or self.kept:
             self._publish()
-            self._held = self._kept = False
+            self._held = self.kept = False
             flock(self.table.fd, LOCK_UN)
 
     def _let_wide_go(self) -> None:

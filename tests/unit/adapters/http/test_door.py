@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event
@@ -14,6 +15,7 @@ from harness.http_servers import Heard, Wire, raw_server, sdk_server, well_behav
 from harness.ports import nobody_listens
 from harness.proxy import Proxy, call, proxy
 from harness.waiting import wait_for
+from subluminal.host.run.state import SharedState
 
 OBSERVE: dict[str, Any] = {
     "policy_id": "p",
@@ -95,6 +97,51 @@ def test_whoever_hears_an_answer_finds_its_decision_on_record_however_many_come_
         assert door.post(told).status == 400
         assert [event["decision"]["action"] for event in door.events.events_of("tool_call_decision")][72:] == ["BLOCK"]
     assert len(ends(door)) == 73
+
+
+@pytest.mark.parametrize("last", [9, 40, 75])
+def test_killed_among_many_every_call_that_went_on_is_charged_and_every_answer_on_record(
+    tmp_path: Path, last: int
+) -> None:
+    doors: list[Proxy] = []
+
+    def killing(heard: Heard, wire: Wire) -> None:
+        if len(server.of("tools/call")) >= last:
+            doors[0].process.kill()
+        well_behaved(heard, wire)
+
+    budget = {"budget": {"scope": "run", "limit_calls": 10_000, "on_exceed": "BLOCK"}}
+    many = with_rules({**BUDGET, "effect": budget}, DENY_RM)
+    with raw_server({"tools/call": killing}) as server, proxy(tmp_path, many, url=server.url) as door:
+        doors.append(door)
+        door.expected_status = -signal.SIGKILL
+        door.initialize()
+        connections = [door.connect() for _ in range(24)]
+        sent, answered = 0, set()
+        try:
+            while True:
+                first = sent
+                for connection in connections:
+                    connection.send(door.request(json.dumps(call("a", {"n": sent}, sent)).encode()))
+                    sent += 1
+                for number, connection in enumerate(connections, first):
+                    assert connection.answer().json()["id"] == number
+                    answered.add(number)
+        except (OSError, ValueError):  # it is dead
+            pass
+        door.process.wait()
+        wait_for(lambda: server.open_connections == 0, what="the server to have heard all that was sent")
+        heard = len(server.of("tools/call"))
+        starts = list(door.events.events_of("tool_call_start"))
+        state = SharedState.open(starts[0]["run_id"], str(tmp_path / "sub" / "run"))
+        assert last <= heard < state.next_seq() <= sent + 1
+    decided = {event["call"]["call_id"] for event in door.events.events_of("tool_call_decision")}
+    on_record = {
+        json.loads(start["call"]["preview"]["args_preview"])["n"]
+        for start in starts
+        if start["call"]["call_id"] in decided
+    }
+    assert answered <= on_record
 
 
 def test_a_session_is_the_servers_own(tmp_path: Path) -> None:

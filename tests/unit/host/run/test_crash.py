@@ -166,8 +166,9 @@ class Full(Dying):
         return super().pwrite(fd, raw, offset)
 
 
+@pytest.mark.parametrize("kept", [2, 1])
 def test_after_calls_that_could_not_be_written_no_call_is_judged_by_state_that_cannot_be(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int
 ) -> None:
     state, other = opened(tmp_path), opened(tmp_path)
     with monkeypatch.context() as patched:
@@ -175,6 +176,10 @@ def test_after_calls_that_could_not_be_written_no_call_is_judged_by_state_that_c
         state.keep(2)
         state.begin()
         state.commit([(RUN, b"k" * 16, (1, 1, 0))], True)
+        if kept == 1:  # the last is stored with those before it
+            state.begin()
+            with pytest.raises(StateUnavailable, match="cannot be written"):
+                state.commit([(RUN, b"k" * 16, (2, 1, 0))], True)
         state.let_go()
         for _ in range(2):
             state.keep(8)
