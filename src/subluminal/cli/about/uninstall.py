@@ -25,7 +25,7 @@ from subluminal.contracts.errors import SecretError, SubluminalError
 from subluminal.host import home
 from subluminal.host.executable import find_sub
 from subluminal.host.secrets.keystore import keychain_available, open_store
-from subluminal.ledger.daemon.contact import ask, wait_until_gone
+from subluminal.ledger.daemon.contact import ask, stop
 from subluminal.reports.printable import count, printable
 
 
@@ -55,7 +55,7 @@ def uninstall_command(wanted: bool, purge: bool, secrets: bool, as_json: bool) -
         return 0
     refused = _restored(secrets)
     if not refused:
-        _stop()
+        stop()
         if purge:
             _purge()
     if as_json:
@@ -128,11 +128,6 @@ def _restored(secrets: bool) -> list[str]:
     if not refused:
         offer_values(targets, choice, wanted=secrets, may_ask=True)
     return refused
-
-
-def _stop() -> None:
-    if ask({"control": "stop"}) is not None:
-        wait_until_gone(10.0)
 
 
 def _purge() -> None:

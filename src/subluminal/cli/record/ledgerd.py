@@ -81,15 +81,13 @@ def _status(as_json: bool) -> int:
 
 
 def _stop(as_json: bool) -> int:
-    from subluminal.ledger.daemon.contact import ask, wait_until_gone
+    from subluminal.ledger.daemon.contact import stop
 
-    answer = ask({"control": "stop"})
-    if answer is not None and not wait_until_gone(10.0):
-        raise LedgerError("The ledger daemon did not end within 10 seconds.")
+    stopped = stop()
     if as_json:
-        print_json({"stopped": answer is not None})
+        print_json({"stopped": stopped})
     else:
-        print("ledgerd has ended" if answer is not None else "ledgerd was not running")
+        print("ledgerd has ended" if stopped else "ledgerd was not running")
     return 0
 
 

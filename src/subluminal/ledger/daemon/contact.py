@@ -13,6 +13,7 @@ from typing import Any
 
 from subluminal.contracts.errors import LedgerError
 from subluminal.host import home
+from subluminal.host.files import read_private
 from subluminal.host.record.ledgerd import socket_address, spawn_ledgerd
 
 _RETRY_S = 0.02
@@ -92,8 +93,24 @@ def require_ledgerd(wait: float = 5.0) -> None:
         raise LedgerError("The ledger daemon did not start.", hint=hint)
 
 
-def wait_until_gone(timeout: float) -> bool:
-    return _within(timeout, lambda: not listens())
+def stop(timeout: float = 10.0) -> bool:
+    """Have the daemon end, and wait until it has let go of the ledger; False: none ran."""
+    pid = _daemon()
+    if ask({"control": "stop"}) is None:
+        return False
+    if not _within(timeout, lambda: not listens() and _daemon() != pid):
+        raise LedgerError(f"The ledger daemon did not end within {timeout:g} seconds.")
+    return True
+
+
+def _daemon() -> int:
+    """As its lock names it; 0: none, or one that has ended."""
+    try:
+        pid = int(read_private(home.ledgerd_pid(), 20))
+        os.kill(pid, 0)
+    except (OSError, ValueError):
+        return 0
+    return pid
 
 
 def _within(seconds: float, condition: Callable[[], bool]) -> bool:

@@ -102,6 +102,7 @@ class Daemon:
         self._sockets.close()
         self._intake.close()
         self.log(f"ledgerd {os.getpid()} ended")
+        os.ftruncate(self._lock, 0)  # whoever waits for the end (`contact.stop`) sees it
         os.close(self._lock)
 
     def _forget_missing(self) -> None:

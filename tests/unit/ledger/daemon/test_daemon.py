@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import resource
@@ -309,6 +310,16 @@ def test_many_who_start_it_at_once_get_one_daemon(home: Path) -> None:
         stopped = sub(home, "ledgerd", "--stop", "--json")
     assert json.loads(stopped.stdout) == {"stopped": True}
     assert not (home / "ledgerd.sock").exists()
+
+
+def test_one_that_was_stopped_has_let_go_of_the_ledger_when_that_is_said(home: Path) -> None:
+    with ledgerd(home), Peer(home) as peer:
+        peer.send(*EventMaker("run-1", "shim-1").whole_run(300))
+        stopped = sub(home, "ledgerd", "--stop")
+        assert stopped.stdout == "ledgerd has ended\n"
+        assert not (home / "ledger.db-wal").exists(), "taken in, and closed"
+        with open(home / "ledgerd.pid") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_a_daemon_killed_leaves_a_socket_that_does_not_stop_the_next(home: Path) -> None:
