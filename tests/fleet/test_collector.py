@@ -14,8 +14,12 @@ from harness.fleet_names import run_id, shim_id
 from harness.ledger import EventMaker, sub_environment
 from harness.stores import PostgresServer
 from harness.waiting import GENEROUS_S, wait_for
+from subluminal.contracts.filters import Filters
 from subluminal.fleet.segments import Segment, encode
 from subluminal.fleet.shipping.backlog import part
+from subluminal.fleet.stores.base import open_store
+from subluminal.fleet.stores.reading import Reader
+from subluminal.fleet.stores.tables import ADDED_SINCE, CALLS
 
 
 def recorded(fleet: CollectorProcess, token: str, calls: int = 20, number: int = 1) -> tuple[Segment, list[bytes]]:
@@ -128,6 +132,32 @@ def test_a_call_that_several_doors_saw_is_one_as_on_the_machine(store: str, tmp_
             rows += pages
             pages = fleet.rows("query", "--limit", "7", "--cursor", pages[-1]["cursor"])
         assert [row["call_id"] for row in rows] == [row["call_id"] for row in fleet.rows("query", "--limit", "0")]
+
+
+def test_a_store_that_was_made_before_doors_were_joined_is_migrated(store: str) -> None:
+    opened = open_store(store)
+    opened.migrate(0)
+    execute = opened._do  # type: ignore[attr-defined]
+    is_clickhouse = opened.dialect.calls != "calls"
+    undone = [f"ALTER TABLE calls DROP COLUMN {name}" for name in ADDED_SINCE]
+    for statement in (*(["DROP VIEW calls_once"] if is_clickhouse else []), *undone):
+        execute("write", lambda on, sql=statement: on.command(sql) if is_clickhouse else on.execute(sql))
+    made_before = "CREATE VIEW calls_once AS SELECT tenant, run_id FROM calls FINAL"
+    again = [made_before, "TRUNCATE TABLE migrations", "INSERT INTO migrations VALUES (1)"]
+    for statement in again if is_clickhouse else ["DELETE FROM migrations WHERE version > 1"]:
+        execute("write", lambda on, sql=statement: on.command(sql) if is_clickhouse else on.execute(sql))
+    opened.migrate(0)
+    row = {
+        **dict.fromkeys(CALLS.names),
+        "tenant": "t",
+        "run_id": "r",
+        "shim_id": "s",
+        "call_id": "c",
+        "day": "2026-01-01",
+    }
+    opened.write({"calls": [[row[name] for name in CALLS.names]]})
+    assert Reader(opened, "t").count(Filters()) == 1
+    opened.close()
 
 
 def without_place(row: dict[str, Any]) -> dict[str, Any]:
