@@ -14,8 +14,12 @@ from harness.fleet_names import run_id, shim_id
 from harness.ledger import EventMaker, sub_environment
 from harness.stores import PostgresServer
 from harness.waiting import GENEROUS_S, wait_for
+from subluminal.contracts.filters import Filters
 from subluminal.fleet.segments import Segment, encode
 from subluminal.fleet.shipping.backlog import part
+from subluminal.fleet.stores.base import open_store
+from subluminal.fleet.stores.reading import Reader
+from subluminal.fleet.stores.tables import ADDED_SINCE, CALLS
 
 
 def recorded(fleet: CollectorProcess, token: str, calls: int = 20, number: int = 1) -> tuple[Segment, list[bytes]]:
@@ -75,6 +79,85 @@ def test_a_machine_ships_its_ledger_and_the_fleet_tells_the_same_as_the_machine(
         assert fleet.rows("show", f"{shim_id(1)}-2")[0]["decision"] == "BLOCK"
         report = fleet.rows("verify", run_id(1))[0]
         assert report["ok"] and report["events"] == report["witnessed"] == len(lines) + 2
+
+
+def several_doors(chance: random.Random) -> list[bytes]:
+    """Calls that a hook, a shim and a model's API see, each or not, often within one millisecond."""
+    doors = {
+        door: EventMaker(run_id(1), shim_id(at)) for at, door in enumerate(("hook", "mcp_stdio", "messages_api"), 1)
+    }
+    lines = [maker.run_start() for maker in doors.values()]
+    for number in range(40):
+        use_id = chance.choice([f"use-{number}", "use-again", "use-1"])
+        seen = chance.sample(list(doors), chance.randrange(1, 4))
+        for door in seen:
+            doors[door].ms = max(maker.ms for maker in doors.values()) - chance.randrange(2)
+            lines += [doors[door].seen(door, use_id), doors[door].decision(chance.choice(["ALLOW", "ALLOW", "BLOCK"]))]
+        for door in seen:
+            if chance.random() < 0.9:
+                lines.append(doors[door].end(chance.choice(["OK", "CANCELLED", "ERROR"])))
+    for _ in range(chance.choice([0, 70])):
+        lines += [doors["hook"].seen("hook", "use-over-and-over"), doors["hook"].decision(), doors["hook"].end()]
+    return [*lines, *(maker.run_end() for maker in doors.values())]
+
+
+def test_a_call_that_several_doors_saw_is_one_as_on_the_machine(store: str, tmp_path: Path) -> None:
+    with collector(tmp_path / "collector", store) as fleet:
+        machine = Machine(tmp_path / "build-7", fleet)
+        chance = random.Random(3)
+        machine.record([*several_doors(chance), *EventMaker(run_id(2), shim_id(9)).whole_run(3)])
+        assert machine.ship().returncode == 0
+        for arguments in (
+            ("query", "--limit", "0"),
+            ("query", "--limit", "0", "--decision", "ALLOW"),
+            ("query", "--decision", "BLOCK"),
+            ("query", "--limit", "0", "--status", "OK", "--run", run_id(1)),
+            ("query", "--count"),
+            ("query", "--count", "--run", run_id(1), "--decision", "ALLOW"),
+            ("query", "--group-by", "run,tool,decision,status"),
+            ("query", "--text", "status"),
+            ("runs",),
+            ("runs", "--decision", "BLOCK"),
+            ("runs", "--run", run_id(2), "--decision", "ALLOW"),
+        ):
+            command = [*machine.command()[:3], *arguments, "--json", "--no-sync"]
+            environment = sub_environment(machine.home)
+            here = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+            local = [without_place(json.loads(line)) for line in here.stdout.splitlines()]
+            central = [without_place(row) for row in fleet.rows(*arguments)]
+            assert local and sorted(map(str, central)) == sorted(map(str, local)), arguments
+        pages = fleet.rows("query", "--limit", "7")
+        rows = []
+        while pages:
+            rows += pages
+            pages = fleet.rows("query", "--limit", "7", "--cursor", pages[-1]["cursor"])
+        assert [row["call_id"] for row in rows] == [row["call_id"] for row in fleet.rows("query", "--limit", "0")]
+
+
+def test_a_store_that_was_made_before_doors_were_joined_is_migrated(store: str) -> None:
+    opened = open_store(store)
+    opened.migrate(0)
+    execute = opened._do  # type: ignore[attr-defined]
+    is_clickhouse = opened.dialect.calls != "calls"
+    undone = [f"ALTER TABLE calls DROP COLUMN {name}" for name in ADDED_SINCE]
+    for statement in (*(["DROP VIEW calls_once"] if is_clickhouse else []), *undone):
+        execute("write", lambda on, sql=statement: on.command(sql) if is_clickhouse else on.execute(sql))
+    made_before = "CREATE VIEW calls_once AS SELECT tenant, run_id FROM calls FINAL"
+    again = [made_before, "TRUNCATE TABLE migrations", "INSERT INTO migrations VALUES (1)"]
+    for statement in again if is_clickhouse else ["DELETE FROM migrations WHERE version > 1"]:
+        execute("write", lambda on, sql=statement: on.command(sql) if is_clickhouse else on.execute(sql))
+    opened.migrate(0)
+    row = {
+        **dict.fromkeys(CALLS.names),
+        "tenant": "t",
+        "run_id": "r",
+        "shim_id": "s",
+        "call_id": "c",
+        "day": "2026-01-01",
+    }
+    opened.write({"calls": [[row[name] for name in CALLS.names]]})
+    assert Reader(opened, "t").count(Filters()) == 1
+    opened.close()
 
 
 def without_place(row: dict[str, Any]) -> dict[str, Any]:

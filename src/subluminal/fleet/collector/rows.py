@@ -13,6 +13,7 @@ from msgspec import UNSET
 
 from subluminal.contracts import events as ev
 from subluminal.contracts.moments import epoch_ms, rfc3339
+from subluminal.contracts.tool_use import tool_use_id
 from subluminal.fleet.segments import BadSegment, Segment
 from subluminal.fleet.stores.tables import CALLS, GREATEST, LEAST, RUNS
 from subluminal.ledger.fold.ownership import is_foreign
@@ -82,13 +83,14 @@ def rows_of(segment: Segment, tenant: str, machine: str, now_ms: int) -> Batch:
     run: list[Any] = [None] * len(_RUN)
     run[0], run[1] = tenant, run_id
     day = ""
+    places = (n + at for n, count in segment.spans for at in range(count))
     for seq, line in enumerate(segment.lines, segment.first_seq):
         event = _event(line, segment, seq)
         ts_ms = epoch_ms(event.ts)
         day = _day(ts_ms, now_ms)
         batch.events.append((tenant, run_id, shim_id, seq, day, ts_ms, now_ms, machine, _type_of(event), line.decode()))
         _tell_run(run, event, ts_ms)
-        _tell_call(batch, event, tenant, seq, ts_ms, day)
+        _tell_call(batch, event, tenant, seq, next(places, 0), ts_ms, day)
     batch.bytes = sum(map(len, segment.lines))
     batch.runs[tenant, run_id] = run
     first_seq = segment.first_seq
@@ -148,7 +150,7 @@ def _tell_run(run: list[Any], event: AnyEvent, ts_ms: int) -> None:
         run[first] = ts_ms
 
 
-def _tell_call(batch: Batch, event: AnyEvent, tenant: str, seq: int, ts_ms: int, day: str) -> None:
+def _tell_call(batch: Batch, event: AnyEvent, tenant: str, seq: int, n: int, ts_ms: int, day: str) -> None:
     if not isinstance(event, (ev.ToolCallStart, ev.ToolCallDecision, ev.ToolCallEnd)):
         return
     call, shim_id = event.call, event.source.shim_id
@@ -164,6 +166,8 @@ def _tell_call(batch: Batch, event: AnyEvent, tenant: str, seq: int, ts_ms: int,
     if isinstance(event, ev.ToolCallStart):
         if row[_START_SEQ] is None:
             row[_START_SEQ], row[_CREATED], row[_ARGS], row[_DAY] = seq, ts_ms, call.args_hash, day
+            row[_TRANSPORT], row[_START_N], context = event.call.transport, n, event.call.call_context
+            row[_USE_ID] = None if context is UNSET else tool_use_id(context)
     elif isinstance(event, ev.ToolCallDecision):
         _tell_decision(batch, row, event.decision, seq)
     elif row[_END_SEQ] is None:
@@ -192,3 +196,4 @@ _DAY, _CREATED, _AGENT, _PRINCIPAL = _CALL["day"], _CALL["created_ms"], _CALL["a
 _SERVER, _TOOL, _ARGS, _START_SEQ = _CALL["server_name"], _CALL["tool_name"], _CALL["args_hash"], _CALL["start_seq"]
 _DECISION, _STATUS, _ERROR = _CALL["decision"], _CALL["status"], _CALL["error_class"]
 _LATENCY, _END_SEQ = _CALL["latency_ms"], _CALL["end_seq"]
+_TRANSPORT, _USE_ID, _START_N = _CALL["transport"], _CALL["tool_use_id"], _CALL["start_n"]

@@ -23,6 +23,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from subluminal.fleet.stores.base import Dialect, StoreError, Written, chunks
 from subluminal.fleet.stores.tables import (
+    ADDED_SINCE,
     CALLS,
     DAY,
     EVENTS,
@@ -101,6 +102,14 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         # Both lines of a conflict, whoever brought them: what `once` cannot choose between.
         "CREATE VIEW IF NOT EXISTS conflicts AS SELECT tenant, run_id, shim_id, seq, uniqExact(line_hash) AS lines,"
         " groupUniqArray(machine) AS machines FROM events GROUP BY tenant, run_id, shim_id, seq HAVING lines > 1",
+    ),
+    (
+        *(
+            f"ALTER TABLE calls ADD COLUMN IF NOT EXISTS {_column(CALLS, column)}"
+            for column in CALLS.columns
+            if column.name in ADDED_SINCE
+        ),
+        _view(CALLS).replace("CREATE VIEW IF NOT EXISTS", "CREATE OR REPLACE VIEW"),
     ),
 )
 _VERSIONS = "CREATE TABLE IF NOT EXISTS migrations (version Int64) ENGINE = ReplacingMergeTree ORDER BY version"

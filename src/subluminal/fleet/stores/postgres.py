@@ -16,6 +16,7 @@ import psycopg
 
 from subluminal.fleet.stores.base import Dialect, StoreError, Written
 from subluminal.fleet.stores.tables import (
+    ADDED_SINCE,
     CALLS,
     DAY,
     EVENTS,
@@ -74,6 +75,14 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX events_day ON events (day)",
         f"CREATE TABLE conflicts (LIKE events, PRIMARY KEY ({_names((*EVENTS.key, LINE_HASH))}))",
         "CREATE VIEW events_once AS SELECT * FROM events",
+    ),
+    (
+        *(
+            f"ALTER TABLE calls ADD COLUMN IF NOT EXISTS {_column(column)}"
+            for column in CALLS.columns
+            if column.name in ADDED_SINCE
+        ),
+        "CREATE INDEX calls_use ON calls (tenant, run_id, tool_use_id) WHERE tool_use_id IS NOT NULL",
     ),
 )
 

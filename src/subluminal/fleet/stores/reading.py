@@ -1,7 +1,7 @@
 """What a store holds, as the ledger of one machine would tell it: pages of calls, counts, groups, runs, lines.
 
 SQL finds; what is told of a call or run is folded from its exact lines by `ledger.fold`, so that here and on the
-machine it is the same. One call that several doors saw is told once for each door (the ledger of a machine joins them).
+machine it is the same. A call that several doors saw is told once, as there (`joined`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from subluminal.contracts.filters import CALL_FILTERS, LISTS, Filters, RunFilter
 from subluminal.contracts.short_ids import MIN_PIECE, runs_back
 from subluminal.fleet.stores.base import Store, chunks
 from subluminal.fleet.stores.conditions import Where, call_conditions, run_conditions
+from subluminal.fleet.stores.joined import passed_over, stands
 from subluminal.ledger.fold.call import begin
 from subluminal.ledger.fold.reading import AnyEvent, BadEvent, read_event
 from subluminal.ledger.fold.run import Run, TypedCall
@@ -57,9 +58,10 @@ class Reader:
         while len(rows) <= limit:
             wanted = min(limit + 1 - len(rows), _AT_ONCE)
             keys = self._keys(filters, wanted, cursor)
+            left_out = self._passed_over(keys)
             for key, call in zip(keys, self._folded(keys), strict=True):
                 cursor = _cursor_text(key)
-                row = None if call is None else _call_row(call, previews)
+                row = None if call is None or key[1:4] in left_out else _call_row(call, previews)
                 if row is not None and self._matches(filters, call):
                     rows.append(row)
                     cursors.append(cursor)
@@ -76,20 +78,32 @@ class Reader:
                 "(coalesce(created_ms, -1), run_id, shim_id, call_id) < (:ms, :run, :shim, :call)",
                 **dict(zip(("ms", "run", "shim", "call"), at, strict=True)),
             )
-        names = ", ".join(("coalesce(created_ms, -1)", *_KEY[1:], *_NUMBERS))
+        names = ", ".join(("coalesce(created_ms, -1)", *_KEY[1:], *_NUMBERS, "tool_use_id"))
         order = ", ".join(f"{place} DESC" for place in (1, 2, 3, 4))
         sql = f"SELECT {names} FROM {self._dialect.calls} WHERE {where.sql} ORDER BY {order} LIMIT {limit}"
         return self._store.select(sql, where.values)
 
+    def _passed_over(self, keys: list[tuple[Any, ...]]) -> set[tuple[Any, ...]]:
+        """Those for which that of another door stands. Asked of a page: of all calls it would take too long."""
+        named = list(dict.fromkeys((key[1], key[-1]) for key in keys if key[-1] is not None))
+        if not named:
+            return set()
+        sql = passed_over(self._dialect.calls, "AND (run_id, tool_use_id) IN :named")
+        return {tuple(row) for row in self._select(sql, named=named)}
+
+    def _add_standing(self, where: Where) -> None:
+        """For whoever counts, after all that was asked for."""
+        where.pieces.append(stands(self._dialect.calls, where.sql))
+
     def _folded(self, keys: list[tuple[Any, ...]]) -> list[TypedCall | None]:
-        wanted = [(key[1], key[2], seq) for key in keys for seq in key[4:] if seq is not None]
+        wanted = [(key[1], key[2], seq) for key in keys for seq in key[4:7] if seq is not None]
         events: dict[tuple[str, str, int], AnyEvent] = {}
         for some in chunks(wanted, _AT_ONCE):
             sql = f"SELECT run_id, shim_id, seq, line FROM {self._dialect.events} WHERE tenant = :tenant"
             sql += " AND (run_id, shim_id, seq) IN :keys ORDER BY run_id, shim_id, seq, line_hash"
             for run_id, shim_id, seq, line in self._select(sql, keys=list(some)):
                 events.setdefault((run_id, shim_id, seq), read_event(line.encode()))
-        return [_fold([events.get((key[1], key[2], seq)) for seq in key[4:]]) for key in keys]
+        return [_fold([events.get((key[1], key[2], seq)) for seq in key[4:7]]) for key in keys]
 
     def _matches(self, filters: Filters, call: TypedCall | None) -> bool:
         """Only a text is left to be asked for: SQL has decided the rest."""
@@ -103,6 +117,7 @@ class Reader:
             return self._count_one_by_one(filters)
         where = Where(self._tenant)
         call_conditions(self._store, where, filters)
+        self._add_standing(where)
         return int(
             self._store.select(f"SELECT count(*) FROM {self._dialect.calls} WHERE {where.sql}", where.values)[0][0]
         )
@@ -123,6 +138,7 @@ class Reader:
             raise UsageError(f"Cannot group by {', '.join(unknown) or 'nothing'}.", hint=f"Known: {', '.join(GROUPS)}.")
         where = Where(self._tenant)
         call_conditions(self._store, where, filters)
+        self._add_standing(where)
         fine = list(dict.fromkeys((*by, "decision", "status")))
         columns = ", ".join(map(self._group_column, fine))
         places = ", ".join(map(str, range(1, len(fine) + 2)))
@@ -163,6 +179,7 @@ class Reader:
             of_calls = Where(self._tenant)
             of_calls.values = where.values  # one set of values, so that no name stands for two
             call_conditions(self._store, of_calls, calls)
+            self._add_standing(of_calls)
             where.pieces.append(f"run_id IN (SELECT run_id FROM {self._dialect.calls} WHERE {of_calls.sql})")
         if cursor is not None:
             ms, run_id = _cursor_key(cursor)
@@ -187,10 +204,12 @@ class Reader:
         for run_id, shim_id in self._select(sql, runs=run_ids):
             if shim_id not in found[run_id].producers:
                 found[run_id].ended_at, found[run_id].status = None, "RUNNING"
-        sql = f"SELECT run_id, decision, status, count(*) FROM {self._dialect.calls} WHERE tenant = :tenant"
-        for run_id, decision, status, calls in self._select(
-            f"{sql} AND run_id IN :runs GROUP BY 1, 2, 3", runs=run_ids
-        ):
+        sql = (
+            f"SELECT run_id, decision, status, count(*) FROM {self._dialect.calls} WHERE tenant = :tenant"
+            f" AND run_id IN :runs AND {stands(self._dialect.calls, 'tenant = :tenant AND run_id IN :runs')}"
+            " GROUP BY 1, 2, 3"
+        )
+        for run_id, decision, status, calls in self._select(sql, runs=run_ids):
             _count(found[run_id].counts, decision, status, calls)
         sql = f"SELECT run_id, count(*) FROM {self._dialect.events} WHERE tenant = :tenant AND run_id IN :runs"
         for run_id, events in self._select(f"{sql} GROUP BY 1", runs=run_ids):

@@ -2,6 +2,7 @@
 
 events   the exact lines, by (tenant, run, shim, seq, hash of the line): the record. Everything else follows from it.
 calls    what filters ask about, as far as it is known: parts of a call that came in different segments become one row.
+         A call that several doors saw is a row of each; which of them stands is found while reading (`joined`).
 runs     who acted, and when first and last.
 spans    which events stand where in the chain of a run on a machine; heads: what that chain's hash was.
 
@@ -81,8 +82,13 @@ CALLS = Table(
         Column("error_class", WORD),
         Column("latency_ms", NUMBER),
         Column("end_seq", NUMBER),
+        Column("transport", WORD),
+        Column("tool_use_id", TEXT),
+        Column("start_n", NUMBER),
     ),
 )
+# Of `calls`, in a store that was made without them: what was stored before is joined with nothing.
+ADDED_SINCE = ("transport", "tool_use_id", "start_n")
 RUNS = Table(
     "runs",
     (
