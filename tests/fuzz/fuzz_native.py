@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 SANITIZERS = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
 VARIANTS = {"plain": (), "portable": ("-DSUB_PORTABLE",), "sanitized": SANITIZERS}
-KINDS = ("call", "reply", "arguments", "plain", "credentials", "preview")
+KINDS = ("call", "reply", "arguments", "plain", "credentials", "preview", "hashed", "event")
 LIMIT = 100  # bytes of a preview
 
 
@@ -52,7 +52,9 @@ class Differ:
     def __init__(self, core: Any, seed: int) -> None:
         from harness.native_texts import Texts
         from subluminal.contracts.canonical import read_args
+        from subluminal.contracts.digest import sha256_hex
         from subluminal.contracts.errors import CanonicalError
+        from subluminal.core.emit import emitter
         from subluminal.core.redact.prefilter import may_hold_credential
         from subluminal.core.redact.preview import _quote, previewer
         from subluminal.core.redact.redactor import Redactor, _has_no_shape, _shapes
@@ -70,6 +72,8 @@ class Differ:
         self._bound_call = core.bound("read_call", read_message, Reading, CALL, TOOLS_CALL)
         self._bound_reply = core.bound("read_reply", read_reply, Reply)
         self._bound_quote = core.bound("quote", _quote)
+        self._sha256_hex, self._bound_hash = sha256_hex, core.bound("sha256_hex", sha256_hex)
+        self._start, self._bound_start = emitter._start, core.bound("filled", left, emitter.pieces_of(emitter._start))
         # One that looks for shapes alone, and those for whom nothing may be shown without a look of theirs.
         redactors = (Redactor(), Redactor(["word"]), Redactor(patterns=[("own", "lorem")]))
         self._previews = [
@@ -143,6 +147,18 @@ class Differ:
         assert found is LEFT or found == twin(data)
         return found is not LEFT
 
+    def hashed(self, data: bytes | bytearray) -> bool:
+        found = self.core.sha256_hex(data)
+        assert found is None or found == self._sha256_hex(data)
+        assert self._bound_hash(data) == self._sha256_hex(data)
+        return found is not None
+
+    def event(self, values: list[str | int]) -> bool:
+        """Of a template: filled in as its twin does it, or left to it."""
+        found = self._bound_start(*values)
+        assert found is LEFT or found == self._start(*values)
+        return found is not LEFT
+
     def credentials(self, data: bytes) -> bool:
         """The same answer, and never "no" where the shapes match."""
         found = self.core.may_hold_credential(data)
@@ -156,11 +172,11 @@ LEFT = object()
 MEMBERS = ("kind", "raw", "id_raw", "tool_name", "arguments", "meta", "method", "request_state", "ambiguous")
 
 
-def left(_: bytes) -> object:
+def left(*_: object) -> object:
     return LEFT
 
 
-def checked(kind: str, check: Callable[[Any], bool], text: bytes | str) -> bool:
+def checked(kind: str, check: Callable[[Any], bool], text: Any) -> bool:
     try:
         return check(text)
     except Exception as error:

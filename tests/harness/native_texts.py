@@ -244,6 +244,25 @@ class Texts:
         data = self.arguments() if draw < 0.6 else self.credentials() if draw < 0.8 else self.plain().encode()
         return data * self.rng.choice((1, 1, 1, 2, 3))
 
+    def hashed(self) -> bytes | bytearray:
+        """Bytes of every length that a few blocks can have, and some of many; now and then not `bytes`."""
+        rng = self.rng
+        data = rng.randbytes(rng.randrange(300) if rng.random() < 0.9 else rng.randrange(5_000))
+        return data if rng.random() < 0.9 else bytearray(data)
+
+    def event(self) -> list[str | int]:
+        """What a template of thirteen places is given: text and integers, most of them as every event has them."""
+        rng = self.rng
+        numbers = (0, 7, -1, rng.randrange(10**6), 2**63 - 1, -(2**63))
+        values: list[str | int] = [
+            rng.choice(numbers) if rng.random() < 0.4 else "".join(rng.choices('ab {}%\0\n"\x7f', k=rng.randrange(40)))
+            for _ in range(13)
+        ]
+        if rng.random() < 0.3:
+            unusual = (2**63, -(2**63) - 1, True, "\x80", "\u20ac", "\U0001f600", "\ud800")
+            values[rng.randrange(13)] = rng.choice(unusual)
+        return values
+
     def credentials(self) -> bytes:
         """Words that credentials are made of, in any order, in both cases, among others."""
         rng = self.rng

@@ -103,6 +103,7 @@ class Calls:
         risk_classes = self.tools.risk_classes.get(reading.tool_name)
         if risk_classes is None and self.tools.to_read:
             risk_classes = self.tools.recalled(reading.tool_name)
+        # All by their place: names would be compared with names for every call.
         call = ToolCall(
             self.server_name,
             reading.tool_name,
@@ -110,12 +111,14 @@ class Calls:
             bytes_in,
             self.transport,
             None if reading.meta is None else call_context(reading.meta),
-            args_stream_hash=args_stream_hash,
-            ambiguous=reading.ambiguous,
-            risk_classes=risk_classes,
-            too_large=too_large,
-            args_raw_hash=reading.args_raw_hash,
-            timeout_ms=self.timeout_ms,
+            args_stream_hash,
+            reading.ambiguous,
+            None,
+            risk_classes,
+            too_large,
+            1,
+            reading.args_raw_hash,
+            self.timeout_ms,
         )
         id_raw = reading.id_raw or b""
         waiting = None
@@ -125,12 +128,12 @@ class Calls:
             waiting = self.legs.came_again(reading)
         if waiting is None:
             record = self.gate.judge(call, wall_ms, now_ns // 1_000_000)
-            entry = Open(id_raw, record, now_ns)
+            entry = Open(id_raw, record, now_ns, now_ns)
         else:
             record = waiting.entry.record  # type: ignore[assignment]  # only calls wait for input
             self.gate.judge_again(record, call, wall_ms, now_ns // 1_000_000)
             record.waited_ms += (now_ns - waiting.since_ns) // 1_000_000
-            entry = Open(id_raw, record, now_ns, spent_ms=waiting.entry.spent_ms)
+            entry = Open(id_raw, record, now_ns, now_ns, spent_ms=waiting.entry.spent_ms)
         if reading.meta is not None and reading.era_2026:
             entry.tool_name = reading.tool_name
         return entry, record

@@ -148,7 +148,7 @@ class Exchange:
             return
         key = _key(reading.id_raw)
         if reading.kind == REQUEST:
-            entry = self._pending[key] = Open(reading.id_raw, None, now_ns, method=reading.method)
+            entry = self._pending[key] = Open(reading.id_raw, None, now_ns, now_ns, method=reading.method)
             self.calls.legs.note_task_request(entry, reading)
             if batch is not None:
                 batch.add(entry)
@@ -328,7 +328,8 @@ class Exchange:
     @property
     def is_watched(self) -> bool:
         """A breaker may have to be told how an open call ended, for which the run's state is needed."""
-        return any(entry.record is not None and entry.record.watch is not None for entry in self._pending.values())
+        records = (entry.record for entry in self._pending.values())
+        return any(record is not None and record.verdict.watch is not None for record in records)
 
     def needs_state(self, message: bytes) -> bool:
         """`is_watched`, for a message that is at hand: one in which nothing can say of an error tells no breaker."""

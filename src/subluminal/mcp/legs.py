@@ -44,8 +44,8 @@ class Open(Struct, eq=False, gc=False):
 
     id_raw: bytes
     record: CallRecord | None
+    read_ns: int
     sent_ns: int
-    overhead_ns: int = 0
     spent_ms: int = 0  # earlier legs of a multi-round-trip call
     batch: Batch | None = None
     method: str = ""

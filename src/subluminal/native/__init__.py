@@ -9,6 +9,8 @@ changes nothing but the speed.
     arguments.c     arguments and their canonical form      contracts/canonical
     quoting.c       text as a JSON string                   core/emit/emitter
     credentials.c   whether RE2 has to look                 core/redact/prefilter
+    digests.c       the hash of arguments                   contracts/digest
+    filling.c       events out of their templates           core/emit/emitter
 
 Imports nothing of ours; everybody may import it.
 """

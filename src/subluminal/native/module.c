@@ -19,6 +19,8 @@ static PyMethodDef functions[] = {
     {"read_args", read_args, METH_O, NULL},
     {"quote", quote, METH_O, NULL},
     {"preview", preview, METH_O, NULL},
+    {"sha256_hex", sha256_hex, METH_O, NULL},
+    {"filled", (PyCFunction)(void (*)(void))filled, METH_FASTCALL, NULL},
     {"may_hold_credential", credential, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
@@ -46,6 +48,7 @@ static PyObject *bound(PyObject *module, PyObject *arguments)
 static int prepare(PyObject *module)
 {
     prepare_credentials();
+    prepare_digests();
     /* Of the sources that this was made of: the loader takes no other. */
     return PyModule_AddStringConstant(module, "SOURCES", SUB_SOURCES);
 }

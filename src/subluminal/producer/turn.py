@@ -83,26 +83,20 @@ class Turn:
             return
         calls.outputs = []
         # Lists where there is something to list: most turns have one output or two.
-        onward: Any = ()
-        judged: Any = ()  # Forward with an entry, or Refused
-        answers: Any = ()
-        ended: Any = ()
-        said: Any = ()
-        for output in outputs:
-            kind = type(output)
-            if kind is Forward:
-                if output.data is not None:
-                    (onward := onward or []).append(output.data)
-                if output.entry is not None:
-                    (judged := judged or []).append(output)
-            elif kind is Answer:
-                (answers := answers or []).append(output.data)
-            elif kind is Ended:
-                (ended := ended or []).append(output)
-            elif kind is Said:
-                (said := said or []).append(output)
-            else:
-                (judged := judged or []).append(output)
+        onward: Any
+        judged: Any  # Forward with an entry, or Refused
+        answers: Any
+        ended: Any
+        said: Any
+        onward = judged = answers = ended = said = ()
+        first = outputs[0]
+        kind = type(first)
+        if kind is Forward and len(outputs) == 1 and first.data is not None and first.entry is not None:
+            onward, judged = [first.data], outputs  # a call, and nothing beside it
+        elif kind is Answer and len(outputs) == 2 and type(outputs[1]) is Ended:
+            answers, ended = [first.data], (outputs[1],)  # its reply
+        else:
+            onward, judged, answers, ended, said = _sorted(outputs)
         producer = self._producer
         gate, later = producer.gate, self._later
         if judged and self._audit_before:
@@ -115,7 +109,6 @@ class Turn:
             for output in judged:
                 if type(output) is Forward:
                     entry: Any = output.entry
-                    entry.overhead_ns += sent_ns - read_ns
                     entry.sent_ns = sent_ns
                     gate.announce(entry.record, wall_ms)
                 else:
@@ -138,12 +131,12 @@ class Turn:
                     output.status,
                     wall_ms,
                     now_ns // 1_000_000,
-                    latency_ms=entry.spent_ms + (waited_ns // 1_000_000 if waited_ns > 0 else 0),
-                    bytes_out=output.size,
-                    result_raw=output.result,
-                    result_stream_hash=output.stream_hash,
-                    error=output.error,
-                    overhead_us=(entry.overhead_ns + now_ns - read_ns) // 1000,
+                    entry.spent_ms + (waited_ns // 1_000_000 if waited_ns >= 1_000_000 else 0),
+                    output.size,
+                    output.result,
+                    output.stream_hash,
+                    output.error,
+                    (entry.sent_ns - entry.read_ns + now_ns - read_ns) // 1000,
                 )
             if later is not None:
                 later.ended()
@@ -166,3 +159,24 @@ class Turn:
         gate, record = self._producer.gate, refused.record
         gate.announce(record, wall_ms)
         gate.settle_refused(record, wall_ms, record.started_mono_ms, refused.bytes_out)
+
+
+def _sorted(outputs: list[Any]) -> tuple[Any, ...]:
+    """By who is told: the server, the record, the client, the record of ends, whoever looks at what a server says."""
+    onward, judged, answers, ended, said = [], [], [], [], []
+    for output in outputs:
+        kind = type(output)
+        if kind is Forward:
+            if output.data is not None:
+                onward.append(output.data)
+            if output.entry is not None:
+                judged.append(output)
+        elif kind is Answer:
+            answers.append(output.data)
+        elif kind is Ended:
+            ended.append(output)
+        elif kind is Said:
+            said.append(output)
+        else:
+            judged.append(output)
+    return onward, judged, answers, ended, said

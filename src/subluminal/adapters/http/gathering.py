@@ -81,8 +81,6 @@ class Gathering:
             if len(outputs) == 1 and type(outputs[0]) is Forward:
                 several.append(posting)
                 onward += outputs
-                if (entry := outputs[0].entry) is not None:  # the turn counts its time from when the first was read
-                    entry.overhead_ns += several[0].read_ns - posting.read_ns
             elif outputs:
                 turns += (several, onward), ([posting], outputs)
                 several, onward = [], []

@@ -92,7 +92,7 @@ class Request(Incoming["Desk"]):
         if record.decision.action != ALLOW:
             self._refuse(record)
         else:
-            self._entry = Open(b"", record, read_ns)
+            self._entry = Open(b"", record, read_ns, read_ns)
             desk.opened(self._entry)
             desk.outputs.append(Forward(self._body if self._reading.passes else None, self._entry))
         desk.carry_out(self, read_ns)

@@ -259,7 +259,7 @@ async def _told(start: Callable[[Callable[[], None]], None], seconds: float) -> 
 
 def _is_watched(call: Call) -> bool:
     """A breaker may have to be told how the call ended, for which the run's state is needed."""
-    return call.entry.record is not None and call.entry.record.watch is not None
+    return call.entry.record is not None and call.entry.record.verdict.watch is not None
 
 
 def _error_body(message: str, code: int, data: Any) -> bytes:

@@ -68,9 +68,25 @@ class ClientSide:
             data = self._more(data, wall_ms, read_ns)
         elif self._part:
             data = self._part + data
-        lines = split_lines(data)
+        end = data.find(b"\n")
+        if end >= 0 and end == len(data) - 1 and end <= self._max_inspect:  # nearly always: one line, and all of it
+            self._part = b""
+            self._read(data[:end], wall_ms, read_ns)
+            self._turn.carry_out(wall_ms, read_ns)
+        else:
+            self._feed_lines([data] if end < 0 else split_lines(data), wall_ms, read_ns)
+
+    def _read(self, line: bytes, wall_ms: int, read_ns: int) -> None:
+        reading = read_line(line) if CR in line else read_message(line)
+        if reading.kind == CALL:
+            self._exchange.client_call(reading, line, len(line), wall_ms, read_ns)
+        else:
+            self._exchange.client_message(reading, line, wall_ms, read_ns)
+
+    def _feed_lines(self, lines: list[bytes], wall_ms: int, read_ns: int) -> None:
+        """The last of `lines` has not ended."""
         self._part = lines.pop()
-        exchange, limit, many = self._exchange, self._max_inspect, len(lines) > 1
+        limit, many = self._max_inspect, len(lines) > 1
         for number, line in enumerate(lines):
             if many and number % LINES_PER_LOCK == 0:
                 self._producer.let_state_go()
@@ -80,11 +96,7 @@ class ClientSide:
                 self._begin(line, wall_ms, read_ns)
                 self._end(wall_ms, read_ns)
             else:
-                reading = read_line(line) if CR in line else read_message(line)
-                if reading.kind == CALL:
-                    exchange.client_call(reading, line, len(line), wall_ms, read_ns)
-                else:
-                    exchange.client_message(reading, line, wall_ms, read_ns)
+                self._read(line, wall_ms, read_ns)
             if number % LINES_PER_TURN == LINES_PER_TURN - 1:
                 self._producer.let_state_go()
                 self._turn.carry_out(wall_ms, read_ns)

@@ -160,18 +160,20 @@ class Relay:
                 wait_s = self._until_s(ending.at_ns)
             else:
                 wait_s = DELAY_S if doorbell.pressed_ns else TICK_S
+            now_ns = 0
             for fd, event in watched.poll(wait_s, MOST):
                 if fd == STDIN:
-                    self._from_client()
+                    now_ns = self._from_client()
                 elif fd == upstream.stdout:
-                    self._from_server()
+                    now_ns = self._from_server()
                 else:
                     self._ready(fd, event)
             busy = to_server.size or to_client.size or stderr.waiting or sink.held_bytes
             if busy or self._was_busy or not client.open:
                 self._was_busy = bool(busy)
                 self._balance()
-            now_ns = monotonic_ns()
+            if not now_ns:
+                now_ns = monotonic_ns()
             if not unwritten:
                 ends_ns = 0
             elif not ends_ns:
@@ -242,34 +244,37 @@ class Relay:
 
     # -- both directions ------------------------------------------------------------------------------------------
 
-    def _from_client(self) -> None:
+    def _from_client(self) -> int:
+        """When it was read; zero where nothing was."""
         try:
             data = os.read(STDIN, READ_BYTES)
         except BlockingIOError:
-            return
+            return 0
         except OSError:
             data = b""
         read_ns = monotonic_ns()
         if not data:
             self.ending.client_eof(read_ns)
-            return
+            return 0
         wall_ms = time_ns() // 1_000_000
         if read_ns >= self.producer.check_at_ns:
             self._check_policies(read_ns, wall_ms)
         self.client.feed(data, wall_ms, read_ns)
+        return read_ns
 
-    def _from_server(self) -> None:
+    def _from_server(self) -> int:
         try:
             data = os.read(self.upstream.stdout, READ_BYTES)
         except BlockingIOError:
-            return
+            return 0
         except OSError:
             data = b""
-        if data:
-            read_ns = monotonic_ns()
-            self.server.feed(data, time_ns() // 1_000_000, read_ns)
-        else:
+        if not data:
             self.ending.server_eof()
+            return 0
+        read_ns = monotonic_ns()
+        self.server.feed(data, time_ns() // 1_000_000, read_ns)
+        return read_ns
 
     def _balance(self) -> None:
         """Read a side only while what it produces can be kept; wait for room where something waits."""

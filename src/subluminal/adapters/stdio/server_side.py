@@ -34,7 +34,16 @@ class ServerSide:
             data = self._more(data)
         elif self._part:
             data = self._part + data
-        lines = split_lines(data)
+        end = data.find(b"\n")
+        if end >= 0 and end == len(data) - 1 and end <= self._max_inspect:  # nearly always: one line, and all of it
+            self._part = b""
+            self._exchange.server_message(data[:end], read_ns)
+            self._turn.carry_out(wall_ms, read_ns)
+        else:
+            self._feed_lines([data] if end < 0 else split_lines(data), wall_ms, read_ns)
+
+    def _feed_lines(self, lines: list[bytes], wall_ms: int, read_ns: int) -> None:
+        """The last of `lines` has not ended."""
         self._part = lines.pop()
         exchange, limit = self._exchange, self._max_inspect
         for line in lines:

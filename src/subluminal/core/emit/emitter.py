@@ -9,9 +9,11 @@ from __future__ import annotations
 from subluminal.contracts.jsontext import quote, to_json
 from subluminal.contracts.moments import rfc3339
 from subluminal.contracts.vocabulary import ALLOW, INTERFACE_VERSION
+from subluminal.native.chosen import core
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from subluminal.contracts.decision import Decision, Hint, PolicyRef
@@ -54,6 +56,72 @@ def _shown(name: str, preview: Preview) -> str:
     return f'{{"truncated":{"true" if truncated else "false"},"{name}":{text}{flagged}}}'
 
 
+# -- the events of a call, which a shim writes three at a time ---------------------------------------------------------
+
+
+def pieces_of(template: Callable[..., str]) -> tuple[str, ...]:
+    """What a template writes before, between and behind its arguments."""
+    return tuple(template(*["\0"] * template.__code__.co_argcount).split("\0"))
+
+
+def _filled(template: Callable[..., str]) -> Callable[..., str]:
+    """C fills in a template as it is written here."""
+    bound: Callable[..., str] = template if core is None else core.bound("filled", template, pieces_of(template))
+    return bound
+
+
+@_filled
+def _start(
+    head: str,
+    number: int,
+    tail: str,
+    call_id: str,
+    names: str,
+    transport: str,
+    args_hash: str,
+    bytes_in: int,
+    before: str,
+    preview: str,
+    after: str,
+    seq: int,
+    extra: str,
+) -> str:
+    return (
+        f'{head}{number}{tail},"call":{{"call_id":"{call_id}",{names},"transport":"{transport}",'
+        f'"args_hash":"{args_hash}","bytes_in":{bytes_in},"preview":{before}{preview}{after},"seq":{seq}{extra}}}}}\n'
+    )
+
+
+@_filled
+def _ref(call_id: str, names: str, args_hash: str) -> str:
+    return f'{{"call_id":"{call_id}",{names},"args_hash":"{args_hash}"}}'
+
+
+@_filled
+def _decided(head: str, number: int, tail: str, ref: str, decision: str) -> str:
+    return f'{head}{number}{tail},"call":{ref},"decision":{decision}}}\n'
+
+
+@_filled
+def _ended(
+    head: str,
+    number: int,
+    tail: str,
+    ref: str,
+    status: str,
+    latency_ms: int,
+    bytes_out: int,
+    before: str,
+    preview: str,
+    after: str,
+    extra: str,
+) -> str:
+    return (
+        f'{head}{number}{tail},"call":{ref},"status":"{status}","latency_ms":{latency_ms},'
+        f'"bytes_out":{bytes_out},"preview":{before}{preview}{after}{extra}}}\n'
+    )
+
+
 class Emitter:
     """Writes the events of one producer. `seq` numbers them; `rename` follows a change of policy."""
 
@@ -62,7 +130,8 @@ class Emitter:
         self._second = -1
         self._second_text = ""
         self._stamp_ms = -1
-        self._stamp = ""  # the time, and all that is the same for every event up to its number
+        # The time, and all that is the same for every event up to its number; and so for the events of a call.
+        self._stamp = self._start_head = self._decision_head = self._end_head = ""
         q = quote
         self._identity = (
             f'","run_id":{q(identity.run_id)},"agent_id":{q(identity.agent_id)},"client":"{identity.client}",'
@@ -77,7 +146,7 @@ class Emitter:
         self._tail = tail
         self._names: dict[tuple[str, str], str] = {}
         self._policies: dict[int, tuple[PolicyRef, str]] = {}
-        self._decisions: dict[int, tuple[Decision, str]] = {}
+        self._decisions: dict[Decision, str] = {}
 
     def _open(self, event_type: str, wall_ms: int) -> str:
         """The envelope up to where the event's own members begin. The events of a call do this themselves."""
@@ -92,7 +161,8 @@ class Emitter:
             self._second = second
             self._second_text = rfc3339(wall_ms)[:-4]
         self._stamp_ms = wall_ms
-        self._stamp = f"{self._second_text}{wall_ms % 1000:03d}Z{self._identity}"
+        self._stamp = stamp = f"{self._second_text}{wall_ms % 1000:03d}Z{self._identity}"
+        self._start_head, self._decision_head, self._end_head = _START + stamp, _DECISION + stamp, _END + stamp
 
     def _render_names(self, call: ToolCall) -> str:
         names = f'"server_name":{quote(call.server_name)},"tool_name":{quote(call.tool_name)}'
@@ -140,35 +210,43 @@ class Emitter:
         if call.call_context:
             extra += f',"call_context":{to_json(call.call_context)}'
         text, truncated, flags = preview
+        before, after = '{"truncated":false,"args_preview":', "}"
         if truncated or flags or text is None:
-            shown = _shown("args_preview", preview)
-        else:
-            shown = f'{{"truncated":false,"args_preview":{text}}}'
+            before, text, after = _shown("args_preview", preview), "", ""
         names = self._names.get((call.server_name, call.tool_name)) or self._render_names(call)
         if wall_ms != self._stamp_ms:
             self._stamp_at(wall_ms)
         self.seq = number = self.seq + 1
-        return (
-            f'{_START}{self._stamp}{number}{self._tail},"call":{{"call_id":"{call_id}",{names},'
-            f'"transport":"{call.transport}","args_hash":"{args_hash}","bytes_in":{call.bytes_in},'
-            f'"preview":{shown},"seq":{seq}{extra}}}}}\n'
-        ), f'{{"call_id":"{call_id}",{names},"args_hash":"{args_hash}"}}'
+        line = _start(
+            self._start_head,
+            number,
+            self._tail,
+            call_id,
+            names,
+            call.transport,
+            args_hash,
+            call.bytes_in,
+            before,
+            text,
+            after,
+            seq,
+            extra,
+        )
+        return line, _ref(call_id, names, args_hash)
 
     def tool_call_decision(self, wall_ms: int, call_ref: str, decision: Decision) -> str:
         # The engine gives the same object for every plain ALLOW of a rule: rendered once.
-        known = self._decisions.get(id(decision))
-        if known is not None and known[0] is decision:
-            rendered = known[1]
-        else:
+        rendered = self._decisions.get(decision)
+        if rendered is None:
             rendered = self._decision(decision)
             if decision.action == ALLOW and decision.would is None:
                 if len(self._decisions) > 64:
                     self._decisions.clear()
-                self._decisions[id(decision)] = (decision, rendered)
+                self._decisions[decision] = rendered
         if wall_ms != self._stamp_ms:
             self._stamp_at(wall_ms)
         self.seq = number = self.seq + 1
-        return f'{_DECISION}{self._stamp}{number}{self._tail},"call":{call_ref},"decision":{rendered}}}\n'
+        return _decided(self._decision_head, number, self._tail, call_ref, rendered)
 
     def _decision(self, d: Decision) -> str:
         extra = ""
@@ -217,16 +295,14 @@ class Emitter:
         if result_kept is not None:
             extra += f',"result_kept":{result_kept}'
         text, truncated, flags = preview
+        before, after = '{"truncated":false,"result_preview":', "}"
         if truncated or flags or text is None:
-            shown = _shown("result_preview", preview)
-        else:
-            shown = f'{{"truncated":false,"result_preview":{text}}}'
+            before, text, after = _shown("result_preview", preview), "", ""
         if wall_ms != self._stamp_ms:
             self._stamp_at(wall_ms)
         self.seq = number = self.seq + 1
-        return (
-            f'{_END}{self._stamp}{number}{self._tail},"call":{call_ref},"status":"{status}","latency_ms":{latency_ms},'
-            f'"bytes_out":{bytes_out},"preview":{shown}{extra}}}\n'
+        return _ended(
+            self._end_head, number, self._tail, call_ref, status, latency_ms, bytes_out, before, text, after, extra
         )
 
     def run_end(

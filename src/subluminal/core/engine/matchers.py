@@ -90,9 +90,8 @@ class ArgsMatch:
 
     def __call__(self, args: dict[str, Any]) -> bool:
         try:
-            for key in self._keys:
-                if key not in args:
-                    return False
+            if self._keys and not all(map(args.__contains__, self._keys)):
+                return False
             for key, wanted, final, readings in self._equal:
                 value = args.get(key, _ABSENT)
                 if value.__class__ is str:

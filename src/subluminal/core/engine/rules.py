@@ -51,7 +51,7 @@ class Judgement(Struct, eq=False, gc=False):
     always: list[Op] = []  # applied whatever is decided: an attempt counts
     trips: list[Trip] = []
     held: dict[str, Any] = {}  # the arguments, once they were asked for
-    checked: dict[int, Any] = {}  # what `SchemaRule`s have found, by their place in memory
+    checked: dict[int, Any] | None = None  # what `SchemaRule`s have found, by their place in memory
 
     def args(self) -> dict[str, Any]:
         read = self.read_args

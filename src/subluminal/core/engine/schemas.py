@@ -43,15 +43,18 @@ class SchemaRule(Rule):
             found = (unavailable.reason_code, unavailable.why)
         except Exception:  # the arguments are no object, or a fault of ours: neither may take the shim down
             found = (UNJUDGED_ARGS, "they are no object, or their schema could not be asked")
-        judgement.checked = {**judgement.checked, id(self): found} if judgement.checked else {id(self): found}
+        judgement.checked = {**(judgement.checked or {}), id(self): found}
 
     def holds(self, judgement: Judgement, outcome: Outcome) -> bool:
-        if id(self) not in judgement.checked:
+        if id(self) not in (judgement.checked or ()):
             self.look(judgement)
-        found = judgement.checked[id(self)]
+        found = self._found(judgement)
         if isinstance(found, tuple):
             raise Unavailable(*found)
         return found is not None
+
+    def _found(self, judgement: Judgement) -> Any:
+        return (judgement.checked or {})[id(self)]
 
     def _error(self, judgement: Judgement) -> str | None:
         call = judgement.call
@@ -61,4 +64,4 @@ class SchemaRule(Rule):
         return judge(call.tool_name, judgement.held or judgement.args(), self._which)
 
     def apply(self, judgement: Judgement, outcome: Outcome, keys: Any) -> Refusal | None:
-        return Refusal(self, REJECT_WITH_HINT, SCHEMA_MISMATCH, {"why": judgement.checked[id(self)]})
+        return Refusal(self, REJECT_WITH_HINT, SCHEMA_MISMATCH, {"why": self._found(judgement)})

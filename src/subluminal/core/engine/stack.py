@@ -181,8 +181,9 @@ class Stack:
         stateful, seq = plans.stateful, 0
         outcomes: list[Outcome] = []
         refused = False
-        for rule in plans.checks:
-            rule.look(judgement)
+        if plans.checks:
+            for rule in plans.checks:
+                rule.look(judgement)
         try:
             if stateful:
                 state.begin(plans.wide)
@@ -207,7 +208,7 @@ class Stack:
                 if refused or claim is not None or len(outcomes) != 1:
                     watch = self._gather(outcomes, refused, judgement, claim)
                 else:
-                    judgement.always += outcome.if_allowed
+                    judgement.always.extend(outcome.if_allowed)
                     watch = outcome.watch or None
             except BaseException:
                 if stateful:

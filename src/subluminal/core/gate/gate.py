@@ -29,6 +29,7 @@ from subluminal.contracts.vocabulary import (
     THROTTLE,
 )
 from subluminal.core.emit.emitter import Emitter
+from subluminal.core.engine.stack import Verdict
 from subluminal.core.gate.masking import Masking
 from subluminal.core.gate.record import CallRecord
 from subluminal.core.redact.preview import previewer
@@ -218,21 +219,23 @@ class Gate:
     def judge_again(self, record: CallRecord, call: ToolCall, wall_ms: int, mono_ms: int) -> None:
         """A further leg of the same call: policy is asked again, and only the new decision is announced."""
         call.continues = record.call_id
-        record.value = record.canonical = None
+        record.args = None
         record.legs = call.leg = record.legs + 1
-        seq, earlier = record.seq, record.decision.action
+        seq, earlier = record.verdict.seq, record.decision.action
         self._decide(record, call, wall_ms, mono_ms)
-        record.seq = seq
+        record.verdict.seq = seq
         self.counts.decided_again(earlier, record.decision.action)
-        if record.announced:
+        if record.ref:
             self._announce_decision(record, wall_ms)
-        record.value = record.canonical = call.args_raw = None
+        record.args = call.args_raw = None
 
     def _decide(self, record: CallRecord, call: ToolCall, wall_ms: int, mono_ms: int) -> None:
         """`record` has no arguments yet."""
+        value = None
         if call.args_raw is not None:
             try:
-                record.value, record.canonical = read_args(call.args_raw)
+                record.args = args = read_args(call.args_raw)
+                value = args[0]
             except CanonicalError as fault:
                 if fault.kind not in _AMBIGUOUS_KINDS:
                     call.args_raw_hash = sha256_hex(call.args_raw)
@@ -249,56 +252,46 @@ class Gate:
             summary = f"{call.tool_name} on {call.server_name} was refused: its message is {call.too_large}."
             self._refuse(record, MESSAGE_TOO_LARGE, f"{summary} Send less at once, or a reference instead of content.")
             return
+        held = value if value.__class__ is dict else None
         try:
-            value = record.value
             verdict = self.stack.judge(
-                call,
-                record.read_args,
-                record.read_args_hash,
-                self.state,
-                wall_ms,
-                mono_ms,
-                None,
-                value if value.__class__ is dict else None,
+                call, record.read_args, record.read_args_hash, self.state, wall_ms, mono_ms, None, held
             )
         except Exception as fault:  # a fault of ours must not take the tool down: `decision_on_error` says what holds
             verdict = self.stack.judge_after_fault(call, self.state, type(fault).__name__, wall_ms, mono_ms)
-        record.seq = verdict.seq
         record.decision = verdict.decision
-        record.tags = verdict.tags
-        record.trips = verdict.trips
-        record.watch = verdict.watch
+        record.verdict = verdict
 
     def _refuse(self, record: CallRecord, reason_code: str, summary: str) -> None:
         """Refused before any rule is asked."""
-        record.seq = self.state.next_seq()
+        seq = self.state.next_seq()
         decision = Decision(BLOCK, None, "critical", reason_code, summary, policy=self.stack.policies[0])
         record.decision = Decision.of_carried_out(decision) if record.call.observed else decision
-        record.tags, record.trips, record.watch = [], [], None
+        record.verdict = Verdict(record.decision, [], [], None, seq)
 
     def announce(self, record: CallRecord, wall_ms: int) -> None:
         """The start and decision events (and the hint and breaker trips that go with them)."""
-        if record.announced:
+        if record.ref:
             return
-        record.announced = True
-        call = record.call
-        line, record.ref = self.emitter.tool_call_start(
+        call, verdict, emitter, outbox = record.call, record.verdict, self.emitter, self.outbox
+        line, ref = emitter.tool_call_start(
             wall_ms,
             call,
             record.call_id,
             record.args_hash or record.read_args_hash(),
-            record.seq,
+            verdict.seq,
             self._preview(call.args_raw),
-            record.tags,
+            verdict.tags,
         )
-        self.outbox.append(line)
+        record.ref = ref
+        outbox.append(line)
         # A call may be open for long, and many of them: what its end does not need goes.
-        record.value = record.canonical = call.args_raw = None
+        record.args = call.args_raw = None
         decision = record.decision
-        if decision.action != ALLOW or decision.would is not None or decision.hint is not None or record.trips:
+        if decision.action != ALLOW or decision.would is not None or decision.hint is not None or verdict.trips:
             self._announce_decision(record, wall_ms)
         else:
-            self.outbox.append(self.emitter.tool_call_decision(wall_ms, record.ref, decision))
+            outbox.append(emitter.tool_call_decision(wall_ms, ref, decision))
 
     def _announce_decision(self, record: CallRecord, wall_ms: int) -> None:
         emitter, outbox, decision = self.emitter, self.outbox, record.decision
@@ -307,7 +300,7 @@ class Gate:
         outbox.append(emitter.tool_call_decision(wall_ms, record.ref, decision))
         if decision.hint is not None:
             outbox.append(emitter.hint_issued(wall_ms, record.call_id, decision.hint))
-        for trip in record.trips:
+        for trip in record.verdict.trips:
             outbox.append(emitter.breaker_trip(wall_ms, record.ref, trip))
 
     def settle(
@@ -316,7 +309,6 @@ class Gate:
         status: str,
         wall_ms: int,
         mono_ms: int,
-        *,
         latency_ms: int,
         bytes_out: int = 0,
         result_raw: bytes | None = b"",
@@ -328,7 +320,7 @@ class Gate:
         if record.settled:
             return
         record.settled = True
-        if not record.announced:
+        if not record.ref:
             self.announce(record, wall_ms)
         if error is not None:
             self.masking.error(error)
@@ -350,13 +342,15 @@ class Gate:
                 kept,
             )
         )
-        if record.watch is not None:
-            for trip in self.stack.settle(record.watch, status == "OK", latency_ms, self.state, mono_ms):
+        watch = record.verdict.watch
+        if watch is not None:
+            for trip in self.stack.settle(watch, status == "OK", latency_ms, self.state, mono_ms):
                 self.outbox.append(self.emitter.breaker_trip(wall_ms, record.ref, trip))
 
     def settling_needs_state(self, record: CallRecord, may_have_failed: bool) -> bool:
         """Whether `settle` may have to change the run's state: where this can be said before."""
-        return record.watch is not None and self.stack.watches(record.watch, may_have_failed)
+        watch = record.verdict.watch
+        return watch is not None and self.stack.watches(watch, may_have_failed)
 
     def settle_refused(self, record: CallRecord, wall_ms: int, mono_ms: int, bytes_out: int) -> None:
         decision = record.decision

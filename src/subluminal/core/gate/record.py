@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from subluminal.contracts.decision import Decision
     from subluminal.contracts.toolcall import ToolCall
+    from subluminal.core.engine.stack import Verdict
 
 
 class CallRecord(Struct, eq=False, gc=False):
@@ -20,23 +21,18 @@ class CallRecord(Struct, eq=False, gc=False):
     started_mono_ms: int
     # The gate decides before anybody else sees the record.
     decision: Decision = None  # type: ignore[assignment]
-    seq: int = 0
-    value: Any = None  # the arguments and their canonical form, until the call is announced; None if they were not read
-    canonical: bytes | None = None
+    verdict: Verdict = None  # type: ignore[assignment]  # what else goes with the decision
+    args: tuple[Any, bytes] | None = None  # value and canonical form until the call is announced; None: not read
     args_hash: str = ""
-    tags: list[str] = None  # type: ignore[assignment]  # with the decision
-    trips: list[dict[str, Any]] = None  # type: ignore[assignment]  # with the decision
-    watch: Any = None
-    ref: str = ""
+    ref: str = ""  # by which its events name it, from the moment it is announced
     legs: int = 1
     waited_ms: int = 0  # between the legs of a multi-round-trip call
-    announced: bool = False
     settled: bool = False
 
     def read_args(self) -> Any:
-        return self.value
+        return None if self.args is None else self.args[0]
 
     def read_args_hash(self) -> str:
-        if not self.args_hash and self.canonical is not None:
-            self.args_hash = sha256_hex(self.canonical)
+        if not self.args_hash and self.args is not None:
+            self.args_hash = sha256_hex(self.args[1])
         return self.args_hash

@@ -19,7 +19,6 @@ from __future__ import annotations
 import os
 import struct
 from fcntl import LOCK_UN, flock
-from functools import partial
 from itertools import accumulate
 from zlib import crc32
 
@@ -101,6 +100,7 @@ _OF_ARGUMENTS = (MARK, WINDOW)
 _WORD = struct.Struct("<QQ")
 # The count of values that most counters and buckets have, and keep.
 _USUAL = 3
+_put_usual = WRITERS[_USUAL]
 _MOST_MOVED = (MOST_AT_ONCE - 1) * PAGE_ROOM
 _SHORT = "it is shorter than it should be"
 _TOO_MUCH = "one call changes more state than the run's file can hold"
@@ -115,9 +115,8 @@ class Table:
 
     __slots__ = (
         "_all_known", "_copies", "_guesses", "_heads", "_image", "_kept", "_loaded", "_places", "_salt", "_seldom",
-        "_steady", "_tail", "_tail_crc", "_values", "_version", "_words", "_writers", "_written", "boot", "calls",
-        "changed", "fd", "killed", "lock", "mono_at", "plain_calls", "rings", "stopped", "terminated", "unpublished",
-        "wait", "wide_at",
+        "_steady", "_tail", "_tail_crc", "_values", "_version", "_words", "_written", "boot", "calls", "changed", "fd",
+        "killed", "lock", "mono_at", "plain_calls", "rings", "stopped", "terminated", "unpublished", "wait", "wide_at",
     )  # fmt: skip
 
     def __init__(self, fd: int, salt: int) -> None:
@@ -135,9 +134,9 @@ class Table:
         # Entries of this version, as far as they were asked for or written; None: there is none.
         self._values: dict[bytes, tuple[int, ...] | None] = {}
         self._places: dict[bytes, int] = {}  # where a key stands in this image
-        self._writers: dict[bytes, Callable[..., None]] = {}  # of keys that were written before: puts values there
-        self._kept: dict[bytes, int] = {}  # where those stand, in every image that has these
-        self._heads: list[bytes] = []  # heads in the same places
+        # Where keys of _USUAL values stand that were written before, in every image that has these heads there.
+        self._kept: dict[bytes, int] = {}
+        self._heads: list[bytes] = []
         self._guesses: dict[bytes, int] = {}  # where a key stood in an earlier image
         self._all_known = False  # every key of the image is in `_places`, every key of the tail in `_values`
         self._written = self._copies = 0  # pages of names that were ever written, and their second copies, as bits
@@ -245,16 +244,15 @@ class Table:
             self._image[:] = image
         else:
             self._image = bytearray(image)
-            self._drop_writers()
+            self._forget_kept()
         self._places = self._kept.copy()
         self._all_known = length == FRONT_BYTES and not tail
         if length > 4 * TABLE_ROOM:  # too long to search for each of its keys
             self._find_all()
         return True
 
-    def _drop_writers(self) -> None:
+    def _forget_kept(self) -> None:
         """Entries do not stand where they stood."""
-        self._writers.clear()
         self._kept.clear()
         self._heads.clear()
 
@@ -268,7 +266,7 @@ class Table:
 
     def _find_all(self) -> None:
         places, image, at = self._places, self._image, FRONT_BYTES
-        self._drop_writers()
+        self._forget_kept()
         places.clear()
         while at < len(image):
             places[bytes(image[at : at + KEY_BYTES])] = at
@@ -320,18 +318,15 @@ class Table:
 
     def commit(self, ops: list[Op], calls: int = 0, defer: bool = False) -> int:
         """Publish all of it at once; the number of calls. The lock stays. `defer`: `publish` follows, under it."""
-        image, tail, writers, seen = self._image, self._tail, self._writers, self._values
+        image, tail, kept, seen = self._image, self._tail, self._kept, self._values
         try:
             for pool, key, values in ops:
                 if pool < MARK:
-                    write = writers.get(key)
-                    if write is not None:
-                        try:
-                            write(*values)
-                            seen[key] = values
-                            continue
-                        except struct.error:
-                            pass  # not as many values as before
+                    if key in kept and len(values) == _USUAL:
+                        one, two, three = values
+                        _put_usual(image, kept[key] + ENTRY_BYTES, one, two, three)
+                        seen[key] = values
+                        continue
                 elif pool < LABEL and seen.get(key, ops) is None:
                     count = len(values)
                     raw = PACKERS[count](key, pool, count, *values)
@@ -383,7 +378,6 @@ class Table:
             WRITERS[count](image, at + ENTRY_BYTES, *values)
             # Not where tables come and go in which everything has moved.
             if pool < MARK and count == _USUAL and (self._steady or self._version != self._loaded):
-                self._writers[key] = partial(WRITERS[count], image, at + ENTRY_BYTES)
                 self._kept[key] = at
                 self._heads.append(bytes(image[at : at + ENTRY_BYTES]))
         elif at < 0 and pool in _OF_ARGUMENTS and self.get(pool, key) is None:
@@ -495,7 +489,7 @@ class Table:
                 names.append(key)
         moved[pool] = moved.get(pool, b"") + b"".join(goes)
         image[FRONT_BYTES:] = b"".join(stays)
-        self._drop_writers()
+        self._forget_kept()
         self._places.clear()
         self._places.update(zip(names, accumulate(map(len, stays), initial=FRONT_BYTES), strict=False))
 

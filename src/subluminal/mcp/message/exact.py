@@ -148,19 +148,19 @@ def _read_exactly(text: bytes) -> Reading:
 
 
 def _read_batch(text: bytes, stripped: bytes) -> Reading:
-    reading = Reading(BATCH, text)
     try:
         raws = raw_elements(stripped)
     except UNREADABLE:
         # `json` takes lone surrogates, others do not.
         return ambiguous(text, "a batch that not every parser can read")
+    elements = []
     for raw in raws:
         element = bytes(raw).strip(b" \t")
         inner = read_object(element)
         if inner.kind == BATCH:
             inner = ambiguous(element, "a batch inside a batch")
-        reading.elements.append(inner)
-    return reading
+        elements.append(inner)
+    return Reading(BATCH, text, elements=elements)
 
 
 def _variants(pairs: _Pairs, keys: tuple[str, ...]) -> dict[str, list[Any]]:

@@ -10,6 +10,7 @@ from subluminal.contracts.errors import CanonicalError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from subluminal.mcp.message.scan import MessageScan
@@ -71,7 +72,7 @@ class Reading(Struct, eq=False, gc=False):
     request_state: bytes | None = None
     input_responses: bytes | None = None
     ambiguous: str | None = None
-    elements: list[Reading] = []
+    elements: Sequence[Reading] = ()
     args_raw_hash: str | None = None  # of arguments that were only scanned: SHA-256 of their bytes
     # Of a line that holds several messages and cannot be taken apart: whoever may wait for an answer.
     ids: list[bytes] | None = None

@@ -143,7 +143,7 @@ def test_a_fault_of_ours_falls_to_decision_on_error(
     monkeypatch.setattr(Stack, "judge", lambda *_: 1 / 0)
     record = ask(gate, tool, risk_classes=frozenset({"read_like", "write_like"}))
     assert (record.decision.action, record.decision.reason_code) == (action, "EVALUATION_ERROR")
-    assert record.tags
+    assert record.verdict.tags
 
 
 @pytest.mark.parametrize("ambiguous", [True, False])
