@@ -61,12 +61,10 @@ web: setup
 
 # The page in a real browser (Debian's chromium, or CHROMIUM=...), and whether what is committed is what `make web` makes.
 # Needs npm for the page's own tools, and playwright, which it installs; `make test` runs a part of it where these are.
-# Two processes: playwright keeps a loop running in its own.
 test-ui: setup
 	@$(PIP) -r requirements/ui.txt
 	@cd web && npm ci --silent && npm run --silent types
-	@UI_PROFILE=whole $(BIN)/python -m pytest tests/ui --tb=short -r fEs --no-header
-	@UI_PROFILE=whole $(BIN)/python -m pytest tests/unit/ledger/http --tb=short -r fEs --no-header
+	@UI_PROFILE=whole $(BIN)/python -m pytest tests/ui tests/unit/ledger/http --tb=short -r fEs --no-header
 
 # With the real agent CLIs, installed from npm into .venv/clients, against fake models on loopback.
 test-clients: setup

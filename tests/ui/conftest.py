@@ -1,4 +1,4 @@
-"""One daemon, one ledger and one browser for all tests of the page."""
+"""One daemon and one ledger for all tests of the page, and a browser for each of their files."""
 
 from __future__ import annotations
 
@@ -127,8 +127,9 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         yield Scene(home)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Not for the whole session: while it runs, playwright's loop is this thread's, and other tests have none."""
     with chromium(tmp_path_factory.mktemp("profile")) as started:
         yield started
 
