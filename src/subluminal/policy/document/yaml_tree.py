@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import yaml
+
 from subluminal.policy.document.tree import (
     MAX_DEPTH,
     MAX_NODES,
@@ -21,7 +23,6 @@ from subluminal.policy.document.tree import (
     duplicate_key,
     place,
 )
-from subluminal.policy.document.yaml_import import yaml
 from subluminal.policy.lint.findings import WARNING, Finding, shown
 
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import yaml
 from msgspec import Struct
 
 from subluminal.contracts.jsontext import quote, to_json
 from subluminal.policy.document.tree import decode_text, parse_policy, plain_value
-from subluminal.policy.document.yaml_import import yaml
 from subluminal.policy.edit.changes import Change
 from subluminal.policy.lint.findings import ERROR, Finding, InvalidPolicy
 
