@@ -214,4 +214,6 @@ class Machine:
         with TerminalProgram(command, env={**self.env, **(env or {})}, columns=160) as program:
             program.wait_for(until)
             program.type("\x03")
-            return Outcome(program.end(), self._as_on_a_page(program.screen.text))
+            code = program.end()
+            # As a shell tells it: of a pipe, whoever hears the signal first decides how this one ends.
+            return Outcome(128 - code if code < 0 else code, self._as_on_a_page(program.screen.text))
