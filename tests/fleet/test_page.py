@@ -50,6 +50,15 @@ def two_shims(number: int, hostile: str = "") -> list[bytes]:
     return [*lines, one.run_end(), two.run_end("FAILED")]
 
 
+def two_threads() -> list[bytes]:
+    """Of Codex: what one is refused, the other does, which is no correction."""
+    maker = EventMaker("of threads", shim_id(99))
+    lines = [maker.run_start()]
+    for action, thread in (("BLOCK", "t1"), ("ALLOW", "t2")):
+        lines += maker.call(action, tool="push", call_context={"threadId": thread})
+    return [line.replace(b'"client":"claude"', b'"client":"codex"') for line in [*lines, maker.run_end()]]
+
+
 def shipped(machine: Machine, lines: list[bytes]) -> None:
     machine.record(lines)
     done = machine.ship()
@@ -103,9 +112,10 @@ def test_what_the_page_tells_is_what_the_machine_would_tell(store: str, tmp_path
     runs = [run for run, _ in scripted().values()] + [at_random(f"at random {n}", chance) for n in range(8)]
     with collector(tmp_path / "collector", store) as fleet:
         machine = Machine(tmp_path / "build-7", fleet)
-        shipped(machine, [*two_shims(1, HOSTILE), *(line for run in runs for line in run.lines)])
+        shipped(machine, [*two_shims(1, HOSTILE), *two_threads(), *(line for run in runs for line in run.lines)])
         with fleet_page(fleet, tmp_path / "page") as page:
             same_told(page, machine)
+            assert page.ask("/v1/recovery?run_id=of%20threads")["runs"][0]["recovery_rate"] == 0.0
             raw = page.send(f"/v1/calls?run_id={run_id(1)}", Cookie=page.cookie).body
             assert b"\\u202e" in raw and b"\\u001b" in raw and "\u202e".encode() not in raw
         for words in (("runs", "--json"), ("runs", "--columns", "run,activity,recovery", "--limit", "0")):
