@@ -29,25 +29,13 @@ class Answer:
         return json.loads(self.body)
 
 
-class PageServer:
-    """The HTTP side of a running daemon."""
+class PageClient:
+    """Asks whoever serves a page on this origin."""
 
-    def __init__(self, home: Path, **ask: Any) -> None:
-        self.home = home
-        self.told = self.control(ask)["ui"]
-        self.origin = "/".join(self.told["address"].split("/")[:3])
+    def __init__(self, address: str) -> None:
+        self.origin = "/".join(address.split("/")[:3])
         self.port = int(self.origin.rpartition(":")[2])
         self.host = f"127.0.0.1:{self.port}"
-
-    def control(self, ask: dict[str, Any]) -> Any:
-        with connect_ledgerd(self.home) as connection, connection.makefile("rwb") as stream:
-            stream.write(json.dumps({"control": "ui", **ask}).encode() + b"\n")
-            stream.flush()
-            return json.loads(stream.readline())
-
-    def new_link(self, path: str = "/") -> str:
-        """Its path, with the code."""
-        return str(self.control({"path": path})["ui"]["link"]).removeprefix(self.origin)
 
     def send(self, target: str, method: str = "GET", body: bytes = b"", **headers: str | None) -> Answer:
         """Exactly this request; a header of None is not sent. `Sec_Fetch_Site` is `Sec-Fetch-Site`."""
@@ -63,9 +51,9 @@ class PageServer:
                 received += chunk
         return Answer(received)
 
-    def enter(self) -> str:
+    def cookie_for(self, link: str) -> str:
         """A session: the cookie as a browser sends it back."""
-        return self.send(self.new_link()).headers["set-cookie"].split(";")[0]
+        return self.send(link.removeprefix(self.origin)).headers["set-cookie"].split(";")[0]
 
     @asynccontextmanager
     async def live(self, query: str = "", **headers: str) -> AsyncIterator[Live]:
@@ -74,6 +62,29 @@ class PageServer:
             address = f"{self.origin}/v1/live/calls{query}"
             async with session.ws_connect(address, headers=sent, max_msg_size=0) as stream:
                 yield Live(stream)
+
+
+class PageServer(PageClient):
+    """The HTTP side of a running daemon."""
+
+    def __init__(self, home: Path, **ask: Any) -> None:
+        self.home = home
+        self.told = self.control(ask)["ui"]
+        super().__init__(self.told["address"])
+
+    def control(self, ask: dict[str, Any]) -> Any:
+        with connect_ledgerd(self.home) as connection, connection.makefile("rwb") as stream:
+            stream.write(json.dumps({"control": "ui", **ask}).encode() + b"\n")
+            stream.flush()
+            return json.loads(stream.readline())
+
+    def new_link(self, path: str = "/") -> str:
+        """Its path, with the code."""
+        return str(self.control({"path": path})["ui"]["link"]).removeprefix(self.origin)
+
+    def enter(self) -> str:
+        """The cookie of a session."""
+        return self.cookie_for(self.new_link())
 
 
 class Live:

@@ -38,7 +38,7 @@ export type WholeTool = { server_name: string; key: string; kind: string; name: 
 
 export type Proposal = { promote_id: string; call_id: string; run_id: string; policy_id: string; rule_id: string | null; above: string | null; rule: Record<string, unknown> | null; limits: Record<string, unknown> | null; summary: string; notes: Array<string>; scope: string; file?: string; text_diff?: string; lint?: Array<Record<string, unknown>>; diff?: Array<Record<string, unknown>>; tests?: number; tests_failed?: Array<string>; past?: Record<string, unknown>; seen: string };
 
-export type Session = { csrf: string; version: string; home: string; directory: string; now_ms: number };
+export type Session = { csrf: string; version: string; home: string; directory: string; now_ms: number; fleet?: string };
 
 export type Filter = { name: string; word: string; help: string; many: boolean; number: boolean; words: string[] };
 

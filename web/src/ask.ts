@@ -1,5 +1,6 @@
 // Questions to the daemon. An answer that is no answer is a sentence, never an exception that nobody shows.
 import { signal } from "@preact/signals";
+import { fleet } from "./fleet";
 import { fromFile, inFile } from "./record";
 
 export class Refused extends Error {
@@ -22,7 +23,7 @@ export async function answered<Answer>(asked: () => Promise<Response>, stop?: Ab
     answer = await asked();
   } catch (error) {
     if (stop?.aborted) throw error;
-    throw new Refused("The ledger daemon cannot be reached.", 0);
+    throw new Refused(fleet.value ? "What serves this page has ended: start `sub ui --fleet` again." : "The ledger daemon cannot be reached.", 0);
   }
   if (answer.ok) return (await answer.json()) as Answer;
   if (answer.status === 401) lockedOut.value = true;

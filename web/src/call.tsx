@@ -4,6 +4,7 @@ import { address, place } from "./address";
 import type { CallPage, Explained, WholeCall } from "./api.gen";
 import { useAnswer } from "./asked";
 import { Decision, Status } from "./badge";
+import { asking, fleet } from "./fleet";
 import { callAddress } from "./live";
 import { Copy, Fact, Moment, Trouble } from "./parts";
 import { Promote } from "./promote";
@@ -31,7 +32,7 @@ export function Call() {
   }, [id]);
   if (trouble) return <main class="surface"><h1>Call <bdi>{oneLine(id)}</bdi></h1><Trouble text={trouble} /><p class="quiet">If it was there before, it may have been pruned.</p></main>;
   if (!call) return <main class="surface" aria-busy="true"><h1 class="sr">Call</h1></main>;
-  const command = `sub show ${quoted(call.call_id)} --run ${quoted(call.run_id)}`;
+  const command = asking(`sub show ${quoted(call.call_id)} --run ${quoted(call.run_id)}`);
   return (
     <main class="surface scrolls">
       <h1>
@@ -40,7 +41,7 @@ export function Call() {
       <div class="bar">
         <Copy text={JSON.stringify(call, null, 2)} label="Copy as JSON" />
         <Copy text={command} label="Copy as sub show" />
-        <Copy text={`sub policy explain --call ${quoted(call.call_id)} --run ${quoted(call.run_id)}`} label="Copy as sub policy explain" />
+        {!fleet.value && <Copy text={`sub policy explain --call ${quoted(call.call_id)} --run ${quoted(call.run_id)}`} label="Copy as sub policy explain" />}
         <a href={address("/run", { run: call.run_id })}>Its run</a>
       </div>
       <div class="columns">
@@ -56,7 +57,7 @@ export function Call() {
             {call.policy && <Fact name="Policy"><bdi>{known(call.policy.policy_id)}</bdi> {oneLine(call.policy.policy_version ?? "")} <code>{call.policy.policy_hash?.slice(0, 12)}</code></Fact>}
           </dl>
           {call.rule && <><h3>The rule, as it was</h3><pre tabIndex={0}>{plain(JSON.stringify(call.rule, null, 2))}</pre></>}
-          {call.policy && call.decision !== null && call.decision !== "ALLOW" && <Promote call={call} />}
+          {call.policy && call.decision !== null && call.decision !== "ALLOW" && !fleet.value && <Promote call={call} />}
           {call.policy && <Explanation path={`${path}/explanation?${which}`} />}
         </section>
         <section aria-labelledby="what">
@@ -118,7 +119,7 @@ function Explanation({ path }: { path: string }) {
   const { answer, trouble } = useAnswer<Explained>(path);
   if (trouble) return <p class="quiet">{plain(trouble)}</p>;
   if (!answer) return <p class="quiet">Asking which rules were asked …</p>;
-  if (answer.unknown.length) return <p class="notice">The ledger does not have the text of this policy version, so what each rule said cannot be told.</p>;
+  if (answer.unknown.length) return <p class="notice">{fleet.value ? "Neither the collector nor this machine has" : "The ledger does not have"} the text of this policy version, so what each rule said cannot be told.</p>;
   return (
     <>
       {(answer.policies as unknown as Judged[]).map((judged) => (

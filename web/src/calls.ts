@@ -9,9 +9,21 @@ const PATIENCE_MS = 150;
 /** What is kept; the oldest of more is let go, and asked for again by whoever goes there. */
 export const MOST = 20_000;
 
-/** Cursors are numbers too large for a number, without leading zeros. */
-export const isNewer = (one: string, other: string): boolean =>
-  one.length === other.length ? one > other : one.length > other.length;
+const TIE = 65536n; // a cursor is milliseconds and a tie-break
+
+/** Cursors are numbers too large for a number, without leading zeros. Over a fleet the calls of one moment have the same,
+ * and a word after a point tells them apart. */
+export function isNewer(one: string, other: string): boolean {
+  const [number = "", word = ""] = one.split(".");
+  const [otherNumber = "", otherWord = ""] = other.split(".");
+  if (number.length !== otherNumber.length) return number.length > otherNumber.length;
+  return number === otherNumber ? word > otherWord : number > otherNumber;
+}
+
+export const momentOf = (cursor: string): number => Number(BigInt(cursor.split(".")[0]!) / TIE);
+
+/** The cursor of which the page has everything up to a moment. */
+export const cursorAt = (ms: number): string => String(BigInt(Math.round(ms)) * TIE + TIE - 1n);
 
 const progress = (row: CallRow): number => (row.decision ? 1 : 0) + (row.status ? 2 : 0);
 

@@ -2,11 +2,12 @@
 import { useState } from "preact/hooks";
 import { address, go, place, set } from "./address";
 import type { Filter } from "./api.gen";
+import { asking } from "./fleet";
 import { oneLine, quoted } from "./text";
 
 /** The command that asks for the same. */
 export const command = (table: Filter[], words: URLSearchParams, name: string): string =>
-  [`sub ${name}`, ...table.flatMap(({ word }) => words.getAll(word).map((value) => `--${word} ${quoted(value)}`))].join(" ");
+  asking([`sub ${name}`, ...table.flatMap(({ word }) => words.getAll(word).map((value) => `--${word} ${quoted(value)}`))].join(" "));
 
 export function Filters({ table, path }: { table: Filter[]; path: string }) {
   const words = place.value.words;

@@ -4,14 +4,13 @@ import { useEffect, useMemo, useRef } from "preact/hooks";
 import { address, asked, go, place, set } from "./address";
 import { CALL_FILTERS, type CallRow } from "./api.gen";
 import { Decision, Status, tone } from "./badge";
-import { Calls } from "./calls";
+import { Calls, cursorAt, momentOf } from "./calls";
 import { command, Filters } from "./filters";
 import { type Column, List } from "./list";
-import { Stream } from "./stream";
+import { returned, Stream } from "./stream";
 import { clock, count, duration, oneLine } from "./text";
 import { Copy, Moment, Trouble } from "./parts";
 
-const TIE = 65536n; // a cursor is milliseconds and a tie-break
 const SPANS: [string, number][] = [["15 min", 9e5], ["1 h", 36e5], ["6 h", 216e5], ["24 h", 864e5], ["7 d", 6048e5], ["30 d", 2592e6]];
 
 export const callAddress = (call: Pick<CallRow, "call_id" | "run_id"> & { shim_id?: string | null }): string =>
@@ -34,7 +33,7 @@ export function Live() {
   const at = words.get("at");
   const text = typeof filters === "string" ? filters : filters.toString();
   const calls = useMemo(
-    () => new Calls(new URLSearchParams(text), at === null ? null : String(BigInt(Math.round(Number(at))) * TIE + TIE - 1n)),
+    () => new Calls(new URLSearchParams(text), at === null ? null : cursorAt(Number(at))),
     [text, at],
   );
   const held = useRef(false);
@@ -61,6 +60,11 @@ export function Live() {
       calls.close();
     };
   }, [calls]);
+
+  const back = returned.value;
+  useEffect(() => {
+    if (calls.trouble.value) void calls.load();
+  }, [back]);
 
   if (typeof filters === "string") {
     return (
@@ -90,7 +94,7 @@ export function Live() {
         </span>
         <span class="quiet">
           {count(calls.rows.length, "call")}
-          {calls.loading.value || !calls.answered ? `, looking${calls.older === null ? "" : ` before ${clock(Number(BigInt(calls.older) / TIE))}`} …` : calls.older !== null ? " and older ones" : ", all there are"}
+          {calls.loading.value || !calls.answered ? `, looking${calls.older === null ? "" : ` before ${clock(momentOf(calls.older))}`} …` : calls.older !== null ? " and older ones" : ", all there are"}
         </span>
         <Copy text={command(CALL_FILTERS, words, "query")} label="Copy as sub query" />
       </div>

@@ -3,9 +3,11 @@ import { signal } from "@preact/signals";
 import { render } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { address, follow, go, place, set } from "./address";
-import { lockedOut } from "./ask";
+import type { Session } from "./api.gen";
+import { ask, lockedOut } from "./ask";
 import { Call } from "./call";
 import { Compare } from "./compare";
+import { fleet } from "./fleet";
 import { Hints } from "./hints";
 import { Live } from "./live";
 import { Overview } from "./overview";
@@ -13,8 +15,9 @@ import { Policy } from "./policy";
 import { heldRun, inFile } from "./record";
 import { Run } from "./run";
 import { Runs } from "./runs";
-import { state, Stream } from "./stream";
-import { clock } from "./text";
+import { Trouble } from "./parts";
+import { state, Stream, why } from "./stream";
+import { clock, oneLine } from "./text";
 import { Tools } from "./tools";
 
 const helping = signal(false);
@@ -39,8 +42,8 @@ const KEYS: [string, string][] = [
 ];
 
 /** `whole`: what it shows is told by its whole address, so that another address is another surface. `still`: it follows
- * nothing by itself. */
-type Surface = { name: string; show: () => preact.JSX.Element; key?: string; whole?: boolean; still?: boolean };
+ * nothing by itself. `machine`: only a machine itself knows it, and over a fleet there is none. */
+type Surface = { name: string; show: () => preact.JSX.Element; key?: string; whole?: boolean; still?: boolean; machine?: boolean };
 
 const SURFACES: Record<string, Surface> = {
   "/": { name: "Live", show: Live, key: "l" },
@@ -49,10 +52,12 @@ const SURFACES: Record<string, Surface> = {
   "/run": { name: "Run", show: Run, whole: true },
   "/call": { name: "Call", show: Call, whole: true },
   "/compare": { name: "Compare", show: Compare, still: true },
-  "/policy": { name: "Policy", show: Policy, key: "p", still: true },
-  "/tools": { name: "Tools", show: Tools, key: "t", still: true },
-  "/hints": { name: "Hints", show: Hints, key: "h", still: true },
+  "/policy": { name: "Policy", show: Policy, key: "p", still: true, machine: true },
+  "/tools": { name: "Tools", show: Tools, key: "t", still: true, machine: true },
+  "/hints": { name: "Hints", show: Hints, key: "h", still: true, machine: true },
 };
+
+const offered = (surface: Surface): boolean => !fleet.value || !surface.machine;
 
 let waits = "";
 
@@ -67,7 +72,7 @@ function onKey(event: KeyboardEvent): void {
   const after = waits;
   waits = "";
   const { path, words } = place.value;
-  const surface = after === "g" && !inFile && Object.keys(SURFACES).find((one) => SURFACES[one]!.key === event.key);
+  const surface = after === "g" && !inFile && Object.keys(SURFACES).find((one) => SURFACES[one]!.key === event.key && offered(SURFACES[one]!));
   if (surface) go(surface);
   else if (event.key === "g") waits = "g";
   else if (event.key === "?") helping.value = !helping.value;
@@ -87,7 +92,7 @@ function Help() {
       <h2 id="keys">Keys</h2>
       <table>
         <tbody>
-          {KEYS.map(([key, what]) => (
+          {KEYS.filter(([key]) => Object.values(SURFACES).every((one) => offered(one) || key !== `g then ${one.key}`)).map(([key, what]) => (
             <tr>
               <th scope="row"><kbd>{key}</kbd></th>
               <td>{what}</td>
@@ -115,7 +120,15 @@ function FromFile() {
   return <span class="state">{told}</span>;
 }
 
-const SAID = { live: "● live", connecting: "connecting", away: "○ no daemon" };
+const SAID = { live: "● live", connecting: "connecting" };
+const away = (): string => (fleet.value ? "○ no answer" : "○ no daemon");
+
+const Elsewhere = ({ name }: { name: string }) => (
+  <main class="surface">
+    <h1 class="sr">{name}</h1>
+    <Trouble text="Over a fleet this is not told: it is known to the machine itself. Run sub ui there." />
+  </main>
+);
 
 function Page() {
   const { path, words } = place.value;
@@ -137,20 +150,26 @@ function Page() {
         <nav aria-label="Surfaces">
           {!inFile &&
             Object.entries(SURFACES)
-              .filter(([, one]) => one.key)
+              .filter(([, one]) => one.key && offered(one))
               .map(([to, one]) => <a href={to} {...here(to)}>{one.name}</a>)}
         </nav>
-        {state.value === "file" ? <FromFile /> : <span class={`state ${state.value}`} role="status">{SAID[state.value]}</span>}
+        {fleet.value && <span class="fleet" title={`The record of a fleet, as ${fleet.value} tells it`}>fleet <bdi>{oneLine(fleet.value.replace(/^https?:\/\//, ""))}</bdi></span>}
+        {state.value === "file" ? <FromFile /> : <span class={`state ${state.value}`} role="status">{state.value === "away" ? away() : SAID[state.value]}</span>}
         <button aria-label="Keys" onClick={() => (helping.value = true)}>?</button>
       </header>
       {lockedOut.value && (
-        <p class="trouble" role="alert">The ledger daemon was started anew and does not know this page. What is shown stays; run <code>sub ui</code> to go on.</p>
+        <p class="trouble" role="alert">{fleet.value ? "What serves this page" : "The ledger daemon"} was started anew and does not know this page. What is shown stays; run <code>sub ui{fleet.value && " --fleet"}</code> to go on.</p>
       )}
-      {(!inFile || words.has("run")) && <surface.show key={surface.whole ? `${path}?${words}` : path} />}
+      {why.value && <Trouble text={`${why.value} What is shown stays; it goes on by itself.`} />}
+      {(!inFile || words.has("run")) && (offered(surface) ? <surface.show key={surface.whole ? `${path}?${words}` : path} /> : <Elsewhere name={surface.name} />)}
       {helping.value && <Help />}
     </div>
   );
 }
 
 addEventListener("keydown", onKey);
-render(<Page />, document.getElementById("page")!);
+// What there is to show depends on whose record it is; a page that is not let in, or has nobody to ask, says so itself.
+void ask<Session>("/v1/session")
+  .then((told) => (fleet.value = told.fleet ?? ""))
+  .catch(() => undefined)
+  .then(() => render(<Page />, document.getElementById("page")!));

@@ -1,6 +1,7 @@
 // Recovery: how many of its refusals a run corrected, of those that count. What the words mean: docs/control.md.
 import type { Recoveries, RunRow } from "./api.gen";
 import { aboutRuns, ask } from "./ask";
+import { fleet } from "./fleet";
 import { count } from "./text";
 
 export type Recovered = Recoveries["runs"][number];
@@ -19,7 +20,7 @@ export const share = (rate: number | null): string => (rate === null ? "–" : `
 export function told(run: Pick<RunRow, "calls_blocked" | "calls_throttled">, found: Recovered | undefined): string {
   if (!refused(run)) return "nothing was refused";
   if (!found) return "recovery is not known yet";
-  if (found.counted === null) return "too many calls to follow; sub hints tells";
+  if (found.counted === null) return fleet.value ? "too many calls to follow" : "too many calls to follow; sub hints tells";
   if (found.recovery_rate === null) return "no refusal counts yet";
   return `recovery ${share(found.recovery_rate)}, ${found.corrected} of ${count(found.counted, "refusal")} corrected`;
 }

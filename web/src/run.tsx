@@ -7,6 +7,7 @@ import type { CallPage, CallRow, Timeline as Items, WholeRun } from "./api.gen";
 import { ask } from "./ask";
 import { useAnswer } from "./asked";
 import { Confirmed } from "./confirm";
+import { asking, fleet } from "./fleet";
 import { Decision, Status, tone } from "./badge";
 import { type Column, List } from "./list";
 import { callAddress } from "./live";
@@ -117,9 +118,9 @@ export function Run() {
       )}
       {!whole && <p class="notice">This run is large: its calls are shown ({calls.length.toLocaleString("en")} so far), what its agent said is not.</p>}
       <Lanes items={shown} active={active.value} choose={(key) => (active.value = key)}>
-        <Copy text={`sub show ${quoted(id)}`} label="Copy as sub show" />
+        <Copy text={asking(`sub show ${quoted(id)}`)} label="Copy as sub show" />
         {!inFile && <a href={address("/", { run: id })}>Its calls, live</a>}
-        {facts?.status === "RUNNING" && (
+        {facts?.status === "RUNNING" && !fleet.value && (
           <Confirmed
             label="Stop this run"
             title="Stop this run?"

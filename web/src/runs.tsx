@@ -9,7 +9,7 @@ import { type Column, List } from "./list";
 import { Copy, Trouble } from "./parts";
 import { Following, Recovery, type Recovered, refused } from "./recovery";
 import { clock, count, duration, known, oneLine } from "./text";
-import { Stream } from "./stream";
+import { returned, Stream } from "./stream";
 
 const PAGE = 100;
 const REFRESH_MS = 1000;
@@ -100,6 +100,11 @@ export function Runs() {
       stream.close();
     };
   }, [text]);
+
+  const back = returned.value;
+  useEffect(() => {
+    if (trouble) void load(null);
+  }, [back]);
 
   const sorted = useMemo(() => {
     const by = SORTS[sort] ?? SORTS.started!;

@@ -6,7 +6,12 @@ import { inFile } from "./record";
 
 export type State = "connecting" | "live" | "away" | "file";
 export const state = signal<State>(inFile ? "file" : "connecting");
+/** Why whoever serves the page cannot follow, in a sentence; empty: nobody said. */
+export const why = signal("");
+/** How often the stream has come back: what could not be asked meanwhile is asked again. */
+export const returned = signal(0);
 
+const TRY_LATER = 1013;
 const FLUSH_MS = 33;
 const FIRST_RETRY_MS = 250;
 const LAST_RETRY_MS = 8_000;
@@ -40,8 +45,8 @@ export class Stream {
     const socket = new WebSocket(`ws://${location.host}/v1/live/calls?${words}`);
     this.socket = socket;
     socket.onmessage = (event: MessageEvent<string>) => this.take(JSON.parse(event.data) as Changes);
-    socket.onclose = () => {
-      if (!this.closed) this.retry();
+    socket.onclose = (event) => {
+      if (!this.closed) this.retry(event.code === TRY_LATER ? event.reason : "");
     };
   }
 
@@ -49,7 +54,9 @@ export class Stream {
     const begins = this.after === null || changes.reset;
     this.after = changes.after;
     this.retryMs = FIRST_RETRY_MS;
+    if (state.value === "away") returned.value++;
     state.value = "live";
+    why.value = "";
     if (begins) {
       this.heard = [];
       this.begin();
@@ -66,8 +73,9 @@ export class Stream {
     this.hear(heard);
   }
 
-  private retry(): void {
+  private retry(reason: string): void {
     state.value = "away";
+    why.value = reason;
     // It never began: the pages have their own sentence for why.
     if (this.after === null) this.begin();
     // Whether the daemon still knows us shows in the answer; the banner follows from it.

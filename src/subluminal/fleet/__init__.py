@@ -8,6 +8,7 @@
     keeper/        the process beside ledgerd that refreshes, polls and ships
     segments.py    exact lines on their way;  chains.py: the chain of a run followed over what has arrived
     shipping/      a machine's ledger to a collector;  client.py: a collector asked as if it were a ledger
+    folded.py      runs fetched from a collector, as ledgers of their own;  page/: `sub ui --fleet`
     collector/     the service that takes segments and answers questions;  stores/: where it keeps them
     metrics.py     the names of every figure, and how Prometheus reads them
     telemetry/     spans and figures for OpenTelemetry

@@ -8,31 +8,47 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import msgspec
 
 from subluminal.contracts.errors import FleetError, LedgerError, UsageError
 from subluminal.contracts.filters import Filters, RunFilters
-from subluminal.fleet.shipping.sending import Address, Collector, Refusal
+from subluminal.fleet.folded import fold_lines
+from subluminal.fleet.shipping.sending import Address, Collector, Missing, Refusal
 from subluminal.host.home import ledger_db
 from subluminal.ledger.read.ledger import Ledger, Page, Row, open_ledger
 from subluminal.ledger.trace.report import Report
 
 TOKEN, TOKEN_FILE = "SUB_FLEET_TOKEN", "SUB_FLEET_TOKEN_FILE"
+# How long a question may take.
+_PATIENCE_S = 60.0
+# Runs that are named in one question, and how long their names may be together: a request line has an end (8 KiB).
+_RUNS_AT_ONCE = 100
+_NAMES_CHARS = 6_000
 
 
 class Fleet:
-    def __init__(self, url: str) -> None:
-        token_file = os.environ.get(TOKEN_FILE)
-        if not token_file and not os.environ.get(TOKEN):
+    """For one thread at a time: it has one connection."""
+
+    def __init__(self, url: str, patience_s: float = _PATIENCE_S, environ: Mapping[str, str] = os.environ) -> None:
+        token_file = environ.get(TOKEN_FILE)
+        if not token_file and not environ.get(TOKEN):
             hint = f"Set {TOKEN} or {TOKEN_FILE}; `sub collector token --read` makes one."
             raise FleetError("A collector answers who has a token that may read.", hint=hint)
-        ca_file = os.environ.get("SSL_CERT_FILE")
-        self._collector = Collector(Address(url, token_file=token_file, token_env=TOKEN, ca_file=ca_file))
+        self._collector = Collector(
+            Address(
+                url,
+                token_file=token_file,
+                token_env=TOKEN,
+                ca_file=environ.get("SSL_CERT_FILE"),
+                timeout_s=patience_s,
+                environ=environ,
+            )
+        )
 
     def __enter__(self) -> Fleet:
         return self
@@ -46,6 +62,8 @@ class Fleet:
             return self._collector.get(f"{place}?{urlencode(pairs, doseq=True)}")
         except Refusal as error:
             raise UsageError(str(error)) from None
+        except Missing as error:
+            raise LedgerError(str(error), hint=error.hint) from None
 
     def calls(
         self, filters: Filters | None = None, *, limit: int = 50, cursor: str | None = None, previews: bool = False
@@ -71,6 +89,27 @@ class Fleet:
         of_calls = {f"calls.{name}": value for name, value in _given(calls).items()}
         return _page(self._ask("/v1/runs", _given(filters), of_calls, {"limit": limit, "cursor": cursor}))
 
+    def run(self, run_id: str) -> Row:
+        row: Row = self._ask("/v1/run", {"run_id": run_id})
+        return row
+
+    def sparks(self, run_ids: Iterable[str]) -> list[Row]:
+        asked = [self._ask("/v1/sparks", {"run_id": some})["sparks"] for some in _portions(run_ids)]
+        return [row for rows in asked for row in rows]
+
+    def recoveries(self, run_ids: Iterable[str]) -> list[Row]:
+        asked = [self._ask("/v1/recovery", {"run_id": some})["runs"] for some in _portions(run_ids)]
+        return [row for rows in asked for row in rows]
+
+    def over_time(self, filters: Filters, parts: int) -> Row:
+        row: Row = self._ask("/v1/over_time", _given(filters), {"parts": parts})
+        return row
+
+    def changes(self, filters: Filters, since_ms: int | None) -> Row:
+        """What has arrived since; None: only where the clock stands."""
+        row: Row = self._ask("/v1/changes", _given(filters), {"since": since_ms})
+        return row
+
     def resolve_run(self, name: str) -> str:
         return str(self._ask("/v1/resolve", {"run": name})["run_id"])
 
@@ -78,8 +117,11 @@ class Fleet:
         """The run that a person means, by its own name or by that of one of its calls."""
         try:
             return self.resolve_run(target)
-        except (FleetError, LedgerError):
-            found = self._ask("/v1/resolve", {"call": target})["runs"]
+        except LedgerError:
+            return self.run_of_call(target)
+
+    def run_of_call(self, target: str) -> str:
+        found = self._ask("/v1/resolve", {"call": target})["runs"]
         if len(found) == 1:
             return str(found[0])
         if found:
@@ -87,9 +129,8 @@ class Fleet:
         hint = "`sub runs --fleet URL` and `sub query --fleet URL` list what there is."
         raise LedgerError(f"There is no run or call {target!r} in the fleet's store.", hint=hint)
 
-    def lines(self, run_id: str) -> Iterator[bytes]:
-        """Every event of a run, in the order of its chain."""
-        after: int | None = 0
+    def lines(self, run_id: str, after: int | None = 0) -> Iterator[bytes]:
+        """Every event of a run, in the order of its chain; those of the first `after` places are left out."""
         while after is not None:
             answer = self._ask("/v1/lines", {"run_id": run_id, "after": after})
             for line in answer["lines"]:
@@ -99,21 +140,9 @@ class Fleet:
     @contextmanager
     def ledger_of(self, run_id: str) -> Iterator[Ledger]:
         """The run as a ledger of its own, folded here from its exact lines; gone afterwards."""
-        from subluminal.ledger.fold.reading import BadEvent
-        from subluminal.ledger.store.writer import Store
-
         with tempfile.TemporaryDirectory(prefix="sub-fleet-") as directory:
             path = ledger_db(directory)
-            store = Store(path)
-            try:
-                with store.batch():
-                    for line in self.lines(run_id):
-                        try:
-                            store.add(line)
-                        except BadEvent:
-                            continue  # of a version that this machine does not read
-            finally:
-                store.close()
+            fold_lines(path, self.lines(run_id))
             with open_ledger(path) as ledger:
                 yield ledger
 
@@ -124,6 +153,20 @@ class Fleet:
 
 def _given(filters: Filters | None) -> dict[str, Any]:
     return {} if filters is None else dict(filters.asked)
+
+
+def _portions(run_ids: Iterable[str]) -> Iterator[list[str]]:
+    some: list[str] = []
+    chars = 0
+    for run_id in run_ids:
+        own = len(quote(run_id, safe="")) + len("&run_id=")
+        if some and (len(some) == _RUNS_AT_ONCE or chars + own > _NAMES_CHARS):
+            yield some
+            some, chars = [], 0
+        some.append(run_id)
+        chars += own
+    if some:
+        yield some
 
 
 def _page(answer: Any) -> Page:

@@ -8,7 +8,6 @@ from subluminal.cli.render.columns import terminal_columns
 from subluminal.cli.render.moments import duration, time_of_step
 from subluminal.cli.render.output import paint
 from subluminal.contracts.filters import Filters
-from subluminal.ledger.read.ledger import Ledger
 
 if TYPE_CHECKING:
     from subluminal.cli.record.source import Source
@@ -21,8 +20,7 @@ _FEW = 4
 _MOST = 60
 _BAR_CELLS = 40
 _LEVELS = "▁▂▃▄▅▆▇█"
-SPARK_CELLS = 8
-_SPARK_CALLS = 20_000
+_PARTS_A_CELL = 3
 _WITH_ZONE = {"day": "T00:00:00Z", "hour": ":00:00Z", "minute": ":00Z"}
 
 
@@ -58,15 +56,10 @@ def bars(rows: list[Row]) -> list[str]:
     return lines
 
 
-def spark(ledger: Ledger, run_id: str) -> str:
-    """When in its time a run called its tools; empty for fewer than two calls."""
-    sql = "SELECT id >> 16 FROM tool_calls INDEXED BY tool_calls_run WHERE run_id = ? LIMIT ?"
-    moments = [row[0] for row in ledger.connection.execute(sql, (run_id, _SPARK_CALLS))]
-    if len(moments) < 2:
+def spark(parts: list[int] | None) -> str:
+    """When in its time a run called its tools (`ledger.read.sparks`); empty for fewer than two calls."""
+    if parts is None or sum(parts) < 2:
         return ""
-    first, span = min(moments), max(1, max(moments) - min(moments))
-    counts = [0] * SPARK_CELLS
-    for moment in moments:
-        counts[min(SPARK_CELLS - 1, (moment - first) * SPARK_CELLS // span)] += 1
+    counts = [sum(parts[at : at + _PARTS_A_CELL]) for at in range(0, len(parts), _PARTS_A_CELL)]
     most = max(counts)
     return "".join(" " if not n else _LEVELS[(n * len(_LEVELS) - 1) // most] for n in counts)

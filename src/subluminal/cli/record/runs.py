@@ -14,11 +14,13 @@ from subluminal.cli.render.moments import between_ms, date_and_clock, duration, 
 from subluminal.cli.render.output import note
 from subluminal.cli.render.rows import print_rows
 from subluminal.contracts.filters import OF_THEIR_CALLS, RUN_FILTERS, Filters, RunFilters
-from subluminal.ledger.read.ledger import MAX_LIMIT, RUN_COLUMNS, Row, known, open_or_empty
+from subluminal.ledger.read.ledger import MAX_LIMIT, RUN_COLUMNS, Ledger, Row, known
 from subluminal.reports.printable import printable
 
 if TYPE_CHECKING:
-    from subluminal.ledger.read.ledger import Ledger
+    from collections.abc import Iterator
+
+    from subluminal.cli.record.source import Source
     from subluminal.ledger.read.refused import Messages
 
 HELP = """List runs, latest first.
@@ -26,8 +28,9 @@ HELP = """List runs, latest first.
 The filters are those of `sub query`; one that is about calls (--tool, --decision ...) finds the runs with such a call.
 
 RECOVERY (with --wide, by --columns, in --json and --csv) is how many of its refusals the agent corrected, of those that
-count: what `sub hints --run` says of the run. It is - (null) where nothing was refused, where nothing counts yet, of
-runs of more than 50,000 calls, and of a fleet's.
+count: what `sub hints --run` says of the run. It is - (null) where nothing was refused, where nothing counts yet, and
+of runs of more than 50,000 calls. Over a fleet, times alone tell what came after a refusal: transcripts are on the
+machines.
 
 \b
 Examples:
@@ -60,6 +63,8 @@ _JSON_KEYS = {"metadata_json": "meta", "workload_json": "workload", "usage_json"
 _KEYS = (*(_JSON_KEYS.get(name, name) for name in RUN_COLUMNS), "duration_ms", "recovery_rate", "cursor")
 # Following what came after each refusal, in transcripts too, takes a while: it is done where it is asked for.
 _USUAL = [column.word for column in COLUMNS if column.word != "recovery"]
+# Calls of runs that a collector is asked about in one question: following them takes as long as there are many.
+_FOLLOWED_AT_ONCE = 20_000
 # What a narrow terminal goes without first.
 _DROPPED = ("env", "throttled", "activity", "client", "agent", "duration")
 _STATUS_COLOURS = {"RUNNING": "cyan", "FAILED": "red", "TERMINATED": "bright_red", "CANCELLED": "yellow"}
@@ -76,13 +81,13 @@ def runs(values: Values) -> int:
         if not page.rows:
             say_nothing_found(ledger, "No run matches.")
         if of_all or any(column.key == "recovery_rate" for column in columns):
-            _follow(page.rows, ledger if values["fleet"] is None else None)
+            _follow(page.rows, ledger)
+        if any(column.key == "activity" for column in columns) and not (values["as_json"] or values["as_csv"]):
+            _draw(page.rows, ledger)
     rows = [
         {**row, "duration_ms": between_ms(row["started_at"], row["ended_at"]), "cursor": cursor}
         for row, cursor in zip(page.rows, page.cursors, strict=True)
     ]
-    if any(column.key == "activity" for column in columns) and not (values["as_json"] or values["as_csv"]):
-        _draw(rows, here=values["fleet"] is None)
     if not print_rows(picked(rows, values, columns), values) and rows:
         print_columns(rows, values, columns, _DROPPED, lambda row: _STATUS_COLOURS.get(row["status"]))
     if page.next_cursor is not None:
@@ -90,16 +95,30 @@ def runs(values: Values) -> int:
     return 0
 
 
-def _follow(rows: list[Row], ledger: Ledger | None) -> None:
-    """Its recovery for each; a collector is not asked for every call of every run."""
-    refused = [row["run_id"] for row in rows if row["calls_blocked"] or row["calls_throttled"]]
-    rates: dict[str, float | None] = {}
-    if ledger is not None and refused:
-        from subluminal.ledger.read.recovery import recoveries
-
-        rates = {each["run_id"]: each["recovery_rate"] for each in recoveries(ledger, refused, _transcripts)}
+def _follow(rows: list[Row], source: Source) -> None:
+    """Its recovery for each."""
+    refused = [row for row in rows if row["calls_blocked"] or row["calls_throttled"]]
+    rates = {each["run_id"]: each["recovery_rate"] for each in _recoveries(refused, source)}
     for row in rows:
         row["recovery_rate"] = rates.get(row["run_id"])
+
+
+def _recoveries(rows: list[Row], source: Source) -> Iterator[Row]:
+    if isinstance(source, Ledger):
+        if rows:
+            from subluminal.ledger.read.recovery import recoveries
+
+            yield from recoveries(source, [row["run_id"] for row in rows], _transcripts)
+        return
+    some: list[str] = []
+    calls = 0
+    for row in rows:
+        if some and calls + row["calls_total"] > _FOLLOWED_AT_ONCE:
+            yield from source.recoveries(some)
+            some, calls = [], 0
+        some.append(row["run_id"])
+        calls += row["calls_total"]
+    yield from source.recoveries(some)
 
 
 def _transcripts(since_ms: int) -> Messages:
@@ -108,17 +127,19 @@ def _transcripts(since_ms: int) -> Messages:
     return transcript_messages(since_ms)
 
 
-def _draw(rows: list[Row], *, here: bool) -> None:
-    """A spark line of its calls for each; a collector is not asked for every call of every run."""
-    if not here:
-        for row in rows:
-            row["activity"] = ""
-        return
+def _draw(rows: list[Row], source: Source) -> None:
+    """A spark line of its calls for each."""
     from subluminal.cli.record.plot import spark
 
-    with open_or_empty() as ledger:
-        for row in rows:
-            row["activity"] = spark(ledger, row["run_id"])
+    run_ids = [row["run_id"] for row in rows]
+    if isinstance(source, Ledger):
+        from subluminal.ledger.read.sparks import spark as calls_of
+
+        parts = {run_id: calls_of(source, run_id) for run_id in run_ids}
+    else:
+        parts = {each["run_id"]: each["calls"] for each in source.sparks(run_ids)}
+    for row in rows:
+        row["activity"] = spark(parts.get(row["run_id"]))
 
 
 RUNS = Command("runs", runs, HELP, OPTIONS)

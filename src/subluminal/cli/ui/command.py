@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 import click
 
+from subluminal.cli.record.source import FLEET_HELP
 from subluminal.cli.render.output import note, print_json
 from subluminal.contracts.errors import LedgerError, UsageError
 
@@ -20,19 +21,29 @@ OPENING_S = 3.0
 )
 @click.option("--no-open", is_flag=True, help="Open no browser; print a link that opens the page once.")
 @click.option("--port", type=click.IntRange(1, 65535), help="Serve on this port.  [default: 7411, or a free one]")
+@click.option("--fleet", "fleet", metavar="URL", help=FLEET_HELP)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object: address and link. Opens no browser.")
-def ui_command(run: str | None, no_open: bool, port: int | None, as_json: bool) -> int:
+def ui_command(run: str | None, no_open: bool, port: int | None, fleet: str | None, as_json: bool) -> int:
     """Watch agents work, go back in time, and see why a call was refused: a page on this machine.
 
     The ledger daemon serves it on a loopback address, and starts if it does not run. The browser is let in by a link
     that works once and for a minute; nothing leaves this machine.
+
+    With --fleet it shows what a collector has of a tenant, and is served by this command until Ctrl-C. The token that
+    may read (SUB_FLEET_TOKEN, or the file that SUB_FLEET_TOKEN_FILE names) says which tenant, and stays here: the
+    browser never has it.
 
     \b
     Examples:
       sub ui
       sub ui --run last
       sub ui --no-open        for a browser elsewhere: forward the port over ssh, and open the link there
+      sub ui --fleet https://collector.example
     """
+    if fleet is not None:
+        from subluminal.cli.ui.over_fleet import serve_over_fleet
+
+        return serve_over_fleet(fleet, run, no_open=no_open, port=port, as_json=as_json)
     address, link = _ask_daemon(port, _path(run))
     if as_json:
         print_json({"address": address, "link": link})

@@ -4,6 +4,12 @@ GET /v1/calls?FILTERS&limit=&cursor=&previews=1      {"rows":[…],"cursors":[�
 GET /v1/count?FILTERS                                {"count":N}
 GET /v1/groups?FILTERS&by=&limit=                    {"rows":[…]}
 GET /v1/runs?FILTERS&limit=&cursor=&calls.FILTER=    {"rows":[…],"cursors":[…],"more":bool}
+GET /v1/run?run_id=                                  the run and its producers
+GET /v1/sparks?run_id=&run_id=…                      {"sparks":[…]}: when the calls of each came
+GET /v1/recovery?run_id=&run_id=…                    {"runs":[…]}: how many of its refusals each corrected
+GET /v1/over_time?FILTERS&parts=                     calls in equal parts of a time
+GET /v1/changes?FILTERS&since=                       {"now_ms":N,"rows":[…],"gone":[…],"runs":{…},"more":bool}: what has
+                                                     arrived since, by the collectors' clocks (`stores.arrivals`)
 GET /v1/resolve?run=                                 {"run_id":…}; with call= {"runs":[…]}, those with such a call
 GET /v1/lines?run_id=&after=                         {"lines":[…],"next":N or null} in the order of the chain
 GET /v1/verify?run_id=                               {"reports":[…]}, one for each machine of the run
@@ -11,21 +17,26 @@ GET /v1/verify?run_id=                               {"reports":[…]}, one for 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from subluminal.contracts.errors import UsageError
 from subluminal.contracts.filters import Filters, RunFilters
 from subluminal.fleet.chains import verify_chain
+from subluminal.fleet.stores.arrivals import changes
 from subluminal.fleet.stores.base import Store
+from subluminal.fleet.stores.moments import over_time, sparks
 from subluminal.fleet.stores.reading import Reader
+from subluminal.fleet.stores.recovery import recoveries
+from subluminal.ledger.http.parameters import MAX_RUNS
 from subluminal.ledger.read.ledger import Page
 
 # Lines of one answer; of large ones fewer.
 _LINES = 2000
 _LINES_BYTES = 8 << 20
 _OF_CALLS = "calls."
-_BESIDE = ("limit", "cursor", "previews", "by")
+_BESIDE = ("limit", "cursor", "previews", "by", "parts", "since")
 Query = Any  # a multidict of texts
 
 
@@ -37,6 +48,11 @@ class Questions:
             "/v1/count": lambda tenant, query: {"count": self._reader(tenant).count(Filters(**_asked(query)))},
             "/v1/groups": self._groups,
             "/v1/runs": self._runs,
+            "/v1/run": lambda tenant, query: self._reader(tenant).run(_one(query, "run_id")),
+            "/v1/sparks": lambda tenant, query: {"sparks": sparks(self._reader(tenant), _each_run(query))},
+            "/v1/recovery": lambda tenant, query: {"runs": recoveries(self._reader(tenant), _each_run(query))},
+            "/v1/over_time": self._over_time,
+            "/v1/changes": self._changes,
             "/v1/resolve": self._resolve,
             "/v1/lines": self._lines,
             "/v1/verify": self._verify,
@@ -68,6 +84,15 @@ class Questions:
         filters = RunFilters(**{name: value for name, value in asked.items() if not name.startswith(_OF_CALLS)})
         reader = self._reader(tenant)
         return _page(reader.runs(filters, calls=Filters(**calls), limit=_limit(query, 50), cursor=query.get("cursor")))
+
+    def _over_time(self, tenant: str, query: Query) -> Any:
+        return over_time(self._reader(tenant), Filters(**_asked(query)), _number(query, "parts", 60))
+
+    def _changes(self, tenant: str, query: Query) -> Any:
+        """The moment is that before looking: what comes meanwhile is told next time."""
+        now_ms = time.time_ns() // 1_000_000
+        told = changes(self._reader(tenant), Filters(**_asked(query)), _number(query, "since", now_ms))
+        return {"now_ms": now_ms, **told}
 
     def _resolve(self, tenant: str, query: Query) -> Any:
         if "call" in query:
@@ -152,6 +177,13 @@ def _one(query: Query, name: str) -> str:
     if not value or "\0" in value:
         raise UsageError(f"{name} is needed.")
     return str(value)
+
+
+def _each_run(query: Query) -> list[str]:
+    run_ids = list(dict.fromkeys(query.getall("run_id", [])))
+    if not 1 <= len(run_ids) <= MAX_RUNS or any("\0" in run_id for run_id in run_ids):
+        raise UsageError(f"Name between 1 and {MAX_RUNS} runs with run_id.")
+    return run_ids
 
 
 def _limit(query: Query, otherwise: int) -> int:

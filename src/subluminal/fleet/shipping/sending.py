@@ -5,8 +5,9 @@ from __future__ import annotations
 import http.client
 import os
 import ssl
+from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 import msgspec
 
@@ -31,6 +32,10 @@ class Refusal(FleetError):
     """Sending it again will not help."""
 
 
+class Missing(FleetError):
+    """What is asked for is not there."""
+
+
 class NoCredential(FleetError):
     """What the collector is to be shown is not where it should be found."""
 
@@ -48,27 +53,31 @@ class Address:
         token_env: str | None = None,
         ca_file: str | None = None,
         certificate: tuple[str, str] | None = None,
+        timeout_s: float = _TIMEOUT_S,
+        environ: Mapping[str, str] = os.environ,
     ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("https", "http") or not parts.hostname or parts.query or parts.username:
-            raise UsageError(f"{url[:80]!r} is no address of a collector.", hint="Such as https://collector.example.")
+        parts = _parts(url)
         if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
             raise UsageError("A collector is reached by https; by http only on this machine.", hint="Use https://…")
         self.url, self._parts = url, parts
         self._token_file, self._token_env = token_file, token_env
         self._ca_file, self._certificate = ca_file, certificate
+        self._timeout_s, self._environ = timeout_s, environ
 
     def connect(self) -> http.client.HTTPConnection:
         host, port = self._parts.hostname or "", self._parts.port
         if self._parts.scheme == "http":
-            return http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
+            return http.client.HTTPConnection(host, port, timeout=self._timeout_s)
         context = ssl.create_default_context(cafile=self._ca_file)
         if self._certificate is not None:
             context.load_cert_chain(*self._certificate)
-        return http.client.HTTPSConnection(host, port, timeout=_TIMEOUT_S, context=context)
+        return http.client.HTTPSConnection(host, port, timeout=self._timeout_s, context=context)
 
     def headers(self) -> dict[str, str]:
         token = self._token()
+        if token is not None and not (token.isascii() and token.isprintable() and " " not in token):
+            hint = "It must hold one token and nothing else."
+            raise NoCredential(f"{self._token_file or self._token_env} holds no token.", hint=hint)
         return {} if token is None else {"Authorization": f"Bearer {token}"}
 
     def _token(self) -> str | None:
@@ -81,7 +90,7 @@ class Address:
                 raise NoCredential(f"{self._token_file} cannot be read.", hint=hint) from None
         if self._token_env is None:
             return None
-        token = os.environ.get(self._token_env)
+        token = self._environ.get(self._token_env)
         if not token:
             hint = "It must hold the token of this machine."
             raise NoCredential(f"The variable {self._token_env} is not set where this is shipped from.", hint=hint)
@@ -89,6 +98,20 @@ class Address:
 
     def path(self, place: str) -> str:
         return self._parts.path.rstrip("/") + place
+
+
+def _parts(url: str) -> SplitResult:
+    hint = "Such as https://collector.example."
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise UsageError("That is no address of a collector.", hint=hint) from None
+    if parts.username is not None or parts.password is not None:
+        raise UsageError("The address of a collector has no user and no password in it.", hint=hint)
+    if parts.scheme not in ("https", "http") or not parts.hostname or parts.query or port == 0 or not url.isprintable():
+        raise UsageError(f"{url[:80]!r} is no address of a collector.", hint=hint)
+    return parts
 
 
 class Collector:
@@ -150,7 +173,7 @@ class Collector:
         if answer.status in (401, 403):
             raise FleetError(f"{self._address.url}: {why}", hint="Look at the token or certificate of this machine.")
         if answer.status == 404 and isinstance(told, dict) and "error" in told:
-            raise FleetError(why, hint=told.get("hint"))
+            raise Missing(why, hint=told.get("hint"))
         raise Later(f"{self._address.url}: {why}")
 
 

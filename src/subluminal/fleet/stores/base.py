@@ -59,6 +59,7 @@ class Dialect(NamedTuple):
     nulls_last: str
     contains: str  # whether a text holds another, in any case of ASCII letters
     day_of: str  # text of a moment in milliseconds, as local tables show it
+    divided: str  # whole numbers, to a whole number
 
 
 def open_store(dsn: str) -> Store:

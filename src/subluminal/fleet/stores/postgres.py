@@ -43,6 +43,7 @@ DIALECT = Dialect(
     nulls_last="NULLS LAST",
     contains="position({1} in lower({0})) > 0",
     day_of="to_char(to_timestamp({} / 1000.0) AT TIME ZONE 'UTC', '{}')",
+    divided="(({}) / ({}))",
 )
 
 
@@ -84,6 +85,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         ),
         "CREATE INDEX calls_use ON calls (tenant, run_id, tool_use_id) WHERE tool_use_id IS NOT NULL",
     ),
+    # For whoever asks what has just arrived (`arrivals`).
+    ("CREATE INDEX IF NOT EXISTS events_received ON events (tenant, received_ms)",),
 )
 
 

@@ -6,7 +6,6 @@ machine it is the same. A call that several doors saw is told once, as there (`j
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
 import msgspec
@@ -18,6 +17,7 @@ from subluminal.contracts.filters import CALL_FILTERS, LISTS, Filters, RunFilter
 from subluminal.contracts.short_ids import MIN_PIECE, runs_back
 from subluminal.fleet.stores.base import Store, chunks
 from subluminal.fleet.stores.conditions import Where, call_conditions, run_conditions
+from subluminal.fleet.stores.cursors import cursor_key, cursor_text
 from subluminal.fleet.stores.joined import passed_over, stands
 from subluminal.ledger.fold.call import begin
 from subluminal.ledger.fold.reading import AnyEvent, BadEvent, read_event
@@ -28,13 +28,16 @@ from subluminal.ledger.read.lookup import LISTED, ambiguous
 
 _NUMBERS = ("start_seq", "decision_seq", "end_seq")
 _KEY = ("created_ms", "run_id", "shim_id", "call_id")
+_KEY_COLUMNS = ", ".join(("coalesce(created_ms, -1)", *_KEY[1:], *_NUMBERS, "tool_use_id"))
 _STEPS = {"day": ("%Y-%m-%d", "YYYY-MM-DD"), "hour": ("%Y-%m-%dT%H", 'YYYY-MM-DD"T"HH24')}
 _STEPS["minute"] = ("%Y-%m-%dT%H:%i", 'YYYY-MM-DD"T"HH24:MI')
 GROUPS = (*(found.column for found in CALL_FILTERS if found.kind in LISTS), *_STEPS)
 _OF_RUNS = ("run_start", "run_end", "model_message")
+_OF_PRODUCERS = ("shim_id", "host_id", "proc_id", "started_at", "ended_at", "status")
 # Keys in one question: more make a statement that engines refuse.
 _AT_ONCE = 1000
-_LONGEST_CURSOR = 4096
+# Of a call: when it began, who it is, where its events are, and the client's id of it.
+Key = tuple[Any, ...]
 
 
 class Reader:
@@ -42,9 +45,9 @@ class Reader:
 
     def __init__(self, store: Store, tenant: str) -> None:
         self._store, self._tenant = store, tenant
-        self._dialect = store.dialect
+        self.dialect = store.dialect
 
-    def _select(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
+    def select(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
         return self._store.select(sql, {"tenant": self._tenant, **values})
 
     # -- calls ----------------------------------------------------------------------------------------------------
@@ -58,54 +61,74 @@ class Reader:
         while len(rows) <= limit:
             wanted = min(limit + 1 - len(rows), _AT_ONCE)
             keys = self._keys(filters, wanted, cursor)
-            left_out = self._passed_over(keys)
-            for key, call in zip(keys, self._folded(keys), strict=True):
-                cursor = _cursor_text(key)
-                row = None if call is None or key[1:4] in left_out else _call_row(call, previews)
-                if row is not None and self._matches(filters, call):
+            left_out = self.passed_over(keys)
+            for key, call in zip(keys, self.folded(keys), strict=True):
+                cursor = cursor_text(key)
+                row = None if call is None or key[1:4] in left_out else call_row(call, previews)
+                if row is not None and self.matches(filters, call):
                     rows.append(row)
                     cursors.append(cursor)
             if len(keys) < wanted:
                 break
         return Page(rows[:limit], cursors[:limit], more=len(rows) > limit)
 
-    def _keys(self, filters: Filters, limit: int, cursor: str | None) -> list[tuple[Any, ...]]:
+    def _keys(self, filters: Filters, limit: int, cursor: str | None) -> list[Key]:
         where = Where(self._tenant)
         call_conditions(self._store, where, filters)
         if cursor is not None:
-            at = _cursor_key(cursor)
+            at = cursor_key(cursor, 4)
             where.add(
                 "(coalesce(created_ms, -1), run_id, shim_id, call_id) < (:ms, :run, :shim, :call)",
                 **dict(zip(("ms", "run", "shim", "call"), at, strict=True)),
             )
-        names = ", ".join(("coalesce(created_ms, -1)", *_KEY[1:], *_NUMBERS, "tool_use_id"))
         order = ", ".join(f"{place} DESC" for place in (1, 2, 3, 4))
-        sql = f"SELECT {names} FROM {self._dialect.calls} WHERE {where.sql} ORDER BY {order} LIMIT {limit}"
+        sql = f"SELECT {_KEY_COLUMNS} FROM {self.dialect.calls} WHERE {where.sql} ORDER BY {order} LIMIT {limit}"
         return self._store.select(sql, where.values)
 
-    def _passed_over(self, keys: list[tuple[Any, ...]]) -> set[tuple[Any, ...]]:
+    def keys_in(self, which: str, **values: Any) -> list[Key]:
+        """Of calls that a condition names, in order of time."""
+        calls = self.dialect.calls
+        sql = f"SELECT {_KEY_COLUMNS} FROM {calls} WHERE tenant = :tenant AND {which}"
+        return self.select(f"{sql} ORDER BY created_ms, start_n, shim_id, call_id", **values)
+
+    def keys_among(self, filters: Filters, names: list[tuple[str, str, str]]) -> set[tuple[str, str, str]]:
+        """Which of these (run_id, shim_id, call_id) are asked for; a text apart, which `matches` tells."""
+        found: set[tuple[str, str, str]] = set()
+        for some in chunks(names, _AT_ONCE):
+            where = Where(self._tenant)
+            call_conditions(self._store, where, filters)
+            where.add("(run_id, shim_id, call_id) IN :names", names=list(some))
+            sql = f"SELECT run_id, shim_id, call_id FROM {self.dialect.calls} WHERE {where.sql}"
+            found.update((row[0], row[1], row[2]) for row in self._store.select(sql, where.values))
+        return found
+
+    def passed_over(self, keys: list[Key]) -> set[tuple[Any, ...]]:
         """Those for which that of another door stands. Asked of a page: of all calls it would take too long."""
         named = list(dict.fromkeys((key[1], key[-1]) for key in keys if key[-1] is not None))
         if not named:
             return set()
-        sql = passed_over(self._dialect.calls, "AND (run_id, tool_use_id) IN :named")
-        return {tuple(row) for row in self._select(sql, named=named)}
+        sql = passed_over(self.dialect.calls, "AND (run_id, tool_use_id) IN :named")
+        return {tuple(row) for row in self.select(sql, named=named)}
 
     def _add_standing(self, where: Where) -> None:
         """For whoever counts, after all that was asked for."""
-        where.pieces.append(stands(self._dialect.calls, where.sql))
+        where.pieces.append(stands(self.dialect.calls, where.sql))
 
-    def _folded(self, keys: list[tuple[Any, ...]]) -> list[TypedCall | None]:
+    def folded(self, keys: list[Key]) -> list[TypedCall | None]:
+        return [fold(events) for events in self.events_of(keys)]
+
+    def events_of(self, keys: list[Key]) -> list[list[AnyEvent | None]]:
+        """Start, decision and end of each."""
         wanted = [(key[1], key[2], seq) for key in keys for seq in key[4:7] if seq is not None]
         events: dict[tuple[str, str, int], AnyEvent] = {}
         for some in chunks(wanted, _AT_ONCE):
-            sql = f"SELECT run_id, shim_id, seq, line FROM {self._dialect.events} WHERE tenant = :tenant"
+            sql = f"SELECT run_id, shim_id, seq, line FROM {self.dialect.events} WHERE tenant = :tenant"
             sql += " AND (run_id, shim_id, seq) IN :keys ORDER BY run_id, shim_id, seq, line_hash"
-            for run_id, shim_id, seq, line in self._select(sql, keys=list(some)):
+            for run_id, shim_id, seq, line in self.select(sql, keys=list(some)):
                 events.setdefault((run_id, shim_id, seq), read_event(line.encode()))
-        return [_fold([events.get((key[1], key[2], seq)) for seq in key[4:7]]) for key in keys]
+        return [[events.get((key[1], key[2], seq)) for seq in key[4:7]] for key in keys]
 
-    def _matches(self, filters: Filters, call: TypedCall | None) -> bool:
+    def matches(self, filters: Filters, call: TypedCall | None) -> bool:
         """Only a text is left to be asked for: SQL has decided the rest."""
         text = filters.asked.get("text")
         if text is None or call is None:
@@ -119,7 +142,7 @@ class Reader:
         call_conditions(self._store, where, filters)
         self._add_standing(where)
         return int(
-            self._store.select(f"SELECT count(*) FROM {self._dialect.calls} WHERE {where.sql}", where.values)[0][0]
+            self._store.select(f"SELECT count(*) FROM {self.dialect.calls} WHERE {where.sql}", where.values)[0][0]
         )
 
     def _count_one_by_one(self, filters: Filters) -> int:
@@ -136,20 +159,24 @@ class Reader:
         unknown = [name for name in by if name not in GROUPS]
         if unknown or not by:
             raise UsageError(f"Cannot group by {', '.join(unknown) or 'nothing'}.", hint=f"Known: {', '.join(GROUPS)}.")
+        return self.grouped(filters, {name: self._group_column(name) for name in by})[:limit]
+
+    def grouped(self, filters: Filters, by: dict[str, str]) -> list[Row]:
+        """`by`: names, and the SQL of each."""
         where = Where(self._tenant)
         call_conditions(self._store, where, filters)
         self._add_standing(where)
-        fine = list(dict.fromkeys((*by, "decision", "status")))
-        columns = ", ".join(map(self._group_column, fine))
+        fine = {**by, "decision": "decision", "status": "status"}
         places = ", ".join(map(str, range(1, len(fine) + 2)))
-        sql = f"SELECT {columns}, latency_ms, count(*) FROM {self._dialect.calls} WHERE {where.sql} GROUP BY {places}"
-        return add_up(self._store.select(sql, where.values), fine, by, True)[:limit]
+        sql = f"SELECT {', '.join(fine.values())}, latency_ms, count(*) FROM {self.dialect.calls} WHERE {where.sql}"
+        rows = self._store.select(f"{sql} GROUP BY {places}", where.values)
+        return add_up(rows, list(fine), list(by), True)
 
     def _group_column(self, name: str) -> str:
         if name not in _STEPS:
             return name
-        is_clickhouse = self._dialect.calls != "calls"
-        return self._dialect.day_of.format("created_ms", _STEPS[name][0 if is_clickhouse else 1])
+        is_clickhouse = self.dialect.calls != "calls"
+        return self.dialect.day_of.format("created_ms", _STEPS[name][0 if is_clickhouse else 1])
 
     # -- runs -----------------------------------------------------------------------------------------------------
 
@@ -162,7 +189,7 @@ class Reader:
             wanted = min(limit + 1 - len(rows), _AT_ONCE)
             found = self._run_ids(filters, calls, wanted, cursor)
             for (ms, run_id), row in zip(found, self._run_rows([run_id for _, run_id in found]), strict=True):
-                cursor = _cursor_text((ms, run_id))
+                cursor = cursor_text((ms, run_id))
                 if row["status"] in filters.asked.get("status", (row["status"],)):
                     rows.append(row)
                     cursors.append(cursor)
@@ -180,48 +207,68 @@ class Reader:
             of_calls.values = where.values  # one set of values, so that no name stands for two
             call_conditions(self._store, of_calls, calls)
             self._add_standing(of_calls)
-            where.pieces.append(f"run_id IN (SELECT run_id FROM {self._dialect.calls} WHERE {of_calls.sql})")
+            where.pieces.append(f"run_id IN (SELECT run_id FROM {self.dialect.calls} WHERE {of_calls.sql})")
         if cursor is not None:
-            ms, run_id = _cursor_key(cursor)
+            ms, run_id = cursor_key(cursor, 2)
             where.add("(first_ms, run_id) < (:ms, :run)", ms=ms, run=run_id)
-        sql = f"SELECT first_ms, run_id FROM {self._dialect.runs} WHERE {where.sql}"
+        sql = f"SELECT first_ms, run_id FROM {self.dialect.runs} WHERE {where.sql}"
         return self._store.select(f"{sql} ORDER BY 1 DESC, 2 DESC LIMIT {limit}", where.values)
 
     def _run_rows(self, run_ids: list[str]) -> list[Row]:
+        return [_run_row(run) for run in self.runs_named(run_ids)]
+
+    def run(self, run_id: str) -> Row:
+        """As `Ledger.run`, its producers included."""
+        if not self.select(f"SELECT 1 FROM {self.dialect.runs} WHERE tenant = :tenant AND run_id = :run", run=run_id):
+            hint = "`sub runs --fleet URL` lists the runs."
+            raise LedgerError(f"There is no run {run_id!r} in the fleet's store.", hint=hint)
+        (run,) = self.runs_named([run_id])
+        for shim_id in dict.fromkeys(span[2] for span in self.spans(run_id)):
+            if shim_id not in run.producers:  # its run_start is not here
+                _hear(run, self._first_line(run_id, shim_id))
+        told = [{name: getattr(each, name) for name in _OF_PRODUCERS} for each in run.producers.values()]
+        return {**_run_row(run), "producers": told}
+
+    def _first_line(self, run_id: str, shim_id: str) -> bytes:
+        sql = f"SELECT line FROM {self.dialect.events} WHERE tenant = :tenant AND run_id = :run AND shim_id = :shim"
+        found = self.select(f"{sql} ORDER BY seq LIMIT 1", run=run_id, shim=shim_id)
+        return found[0][0].encode() if found else b""
+
+    def runs_named(self, run_ids: list[str]) -> list[Run]:
         if not run_ids:
             return []
         found = {run_id: Run(run_id, "") for run_id in run_ids}
-        sql = f"SELECT run_id, first_ms, agent_id, client, env, principal FROM {self._dialect.runs}"
-        for run_id, first_ms, *who in self._select(f"{sql} WHERE tenant = :tenant AND run_id IN :runs", runs=run_ids):
+        sql = f"SELECT run_id, first_ms, agent_id, client, env, principal FROM {self.dialect.runs}"
+        for run_id, first_ms, *who in self.select(f"{sql} WHERE tenant = :tenant AND run_id IN :runs", runs=run_ids):
             _name(found[run_id], first_ms, who)
         sql = (
-            f"SELECT run_id, line FROM {self._dialect.events} WHERE tenant = :tenant AND run_id IN :runs"
+            f"SELECT run_id, line FROM {self.dialect.events} WHERE tenant = :tenant AND run_id IN :runs"
             " AND type IN :types ORDER BY run_id, ts_ms, shim_id, seq"
         )
-        for run_id, line in self._select(sql, runs=run_ids, types=list(_OF_RUNS)):
+        for run_id, line in self.select(sql, runs=run_ids, types=list(_OF_RUNS)):
             _hear(found[run_id], line.encode())
-        sql = f"SELECT DISTINCT run_id, shim_id FROM {self._dialect.spans} WHERE tenant = :tenant AND run_id IN :runs"
-        for run_id, shim_id in self._select(sql, runs=run_ids):
+        sql = f"SELECT DISTINCT run_id, shim_id FROM {self.dialect.spans} WHERE tenant = :tenant AND run_id IN :runs"
+        for run_id, shim_id in self.select(sql, runs=run_ids):
             if shim_id not in found[run_id].producers:
                 found[run_id].ended_at, found[run_id].status = None, "RUNNING"
         sql = (
-            f"SELECT run_id, decision, status, count(*) FROM {self._dialect.calls} WHERE tenant = :tenant"
-            f" AND run_id IN :runs AND {stands(self._dialect.calls, 'tenant = :tenant AND run_id IN :runs')}"
+            f"SELECT run_id, decision, status, count(*) FROM {self.dialect.calls} WHERE tenant = :tenant"
+            f" AND run_id IN :runs AND {stands(self.dialect.calls, 'tenant = :tenant AND run_id IN :runs')}"
             " GROUP BY 1, 2, 3"
         )
-        for run_id, decision, status, calls in self._select(sql, runs=run_ids):
+        for run_id, decision, status, calls in self.select(sql, runs=run_ids):
             _count(found[run_id].counts, decision, status, calls)
-        sql = f"SELECT run_id, count(*) FROM {self._dialect.events} WHERE tenant = :tenant AND run_id IN :runs"
-        for run_id, events in self._select(f"{sql} GROUP BY 1", runs=run_ids):
+        sql = f"SELECT run_id, count(*) FROM {self.dialect.events} WHERE tenant = :tenant AND run_id IN :runs"
+        for run_id, events in self.select(f"{sql} GROUP BY 1", runs=run_ids):
             found[run_id].event_count = events
-        return [_run_row(found[run_id]) for run_id in run_ids]
+        return [found[run_id] for run_id in run_ids]
 
     def resolve_run(self, name: str) -> str:
         """As `Ledger.resolve_run`: an id, a beginning or end of one, last, last~1."""
         back = runs_back(name)
         if back is not None:
-            sql = f"SELECT run_id FROM {self._dialect.runs} WHERE tenant = :tenant"
-            found = self._select(f"{sql} ORDER BY first_ms DESC, run_id DESC LIMIT 1 OFFSET {back}")
+            sql = f"SELECT run_id FROM {self.dialect.runs} WHERE tenant = :tenant"
+            found = self.select(f"{sql} ORDER BY first_ms DESC, run_id DESC LIMIT 1 OFFSET {back}")
             if found:
                 return str(found[0][0])
             raise LedgerError(f"The fleet's store holds no {name}.", hint="`sub runs --fleet URL` lists the runs.")
@@ -229,8 +276,8 @@ class Reader:
         if len(name) >= MIN_PIECE:
             ways += [f"left(run_id, {len(name)}) = :name", f"right(run_id, {len(name)}) = :name"]
         for way in ways:
-            sql = f"SELECT run_id FROM {self._dialect.runs} WHERE tenant = :tenant AND {way}"
-            found = self._select(f"{sql} ORDER BY 1 LIMIT {LISTED + 1}", name=name)
+            sql = f"SELECT run_id FROM {self.dialect.runs} WHERE tenant = :tenant AND {way}"
+            found = self.select(f"{sql} ORDER BY 1 LIMIT {LISTED + 1}", name=name)
             if len(found) == 1:
                 return str(found[0][0])
             if found:
@@ -244,8 +291,8 @@ class Reader:
         if len(name) >= MIN_PIECE:
             ways += [f"left(call_id, {len(name)}) = :name", f"right(call_id, {len(name)}) = :name"]
         for way in ways:
-            sql = f"SELECT DISTINCT run_id FROM {self._dialect.calls} WHERE tenant = :tenant AND {way}"
-            found = [str(row[0]) for row in self._select(f"{sql} ORDER BY 1 LIMIT {LISTED + 1}", name=name)]
+            sql = f"SELECT DISTINCT run_id FROM {self.dialect.calls} WHERE tenant = :tenant AND {way}"
+            found = [str(row[0]) for row in self.select(f"{sql} ORDER BY 1 LIMIT {LISTED + 1}", name=name)]
             if found:
                 return found
         return []
@@ -257,11 +304,11 @@ class Reader:
 
         Of this machine: what another has brought under the same names (a copied image that went on) is not its own."""
         sql = (
-            f'SELECT first_seq, "count" FROM {self._dialect.spans} WHERE tenant = :tenant AND run_id = :run'
+            f'SELECT first_seq, "count" FROM {self.dialect.spans} WHERE tenant = :tenant AND run_id = :run'
             " AND machine = :machine AND shim_id = :shim AND first_seq > 0 ORDER BY 1"
         )
         reached = 0
-        for first_seq, count in self._select(sql, run=run_id, machine=machine, shim=shim_id):
+        for first_seq, count in self.select(sql, run=run_id, machine=machine, shim=shim_id):
             if first_seq > reached + 1:
                 break
             reached = max(reached, first_seq + count - 1)
@@ -270,28 +317,28 @@ class Reader:
     def spans(self, run_id: str) -> list[tuple[str, int, str, int, int]]:
         """(machine, first_n, shim_id, first_seq, count) in the order of each machine's chain."""
         sql = (
-            f'SELECT machine, first_n, shim_id, first_seq, "count" FROM {self._dialect.spans}'
+            f'SELECT machine, first_n, shim_id, first_seq, "count" FROM {self.dialect.spans}'
             ' WHERE tenant = :tenant AND run_id = :run ORDER BY machine, first_n, "count" DESC'
         )
-        return [(row[0], row[1], row[2], row[3], row[4]) for row in self._select(sql, run=run_id)]
+        return [(row[0], row[1], row[2], row[3], row[4]) for row in self.select(sql, run=run_id)]
 
     def heads(self, run_id: str) -> list[tuple[str, int, str]]:
         sql = (
-            f'SELECT machine, "count", hash FROM {self._dialect.heads} WHERE tenant = :tenant AND run_id = :run'
+            f'SELECT machine, "count", hash FROM {self.dialect.heads} WHERE tenant = :tenant AND run_id = :run'
             ' ORDER BY machine, "count"'
         )
-        return [(row[0], row[1], row[2]) for row in self._select(sql, run=run_id)]
+        return [(row[0], row[1], row[2]) for row in self.select(sql, run=run_id)]
 
     def lines(self, run_id: str, shim_id: str, first_seq: int, last_seq: int) -> dict[int, list[tuple[str, str]]]:
         """By number, (machine, line) of each; where several are known of one number, all of them."""
         known: dict[int, list[tuple[str, str]]] = {}
-        sources = [self._dialect.events, *(["conflicts"] if self._dialect.calls == "calls" else [])]
+        sources = [self.dialect.events, *(["conflicts"] if self.dialect.calls == "calls" else [])]
         for source in sources:
             sql = (
                 f"SELECT seq, machine, line FROM {source} WHERE tenant = :tenant AND run_id = :run AND shim_id = :shim"
                 " AND seq BETWEEN :first AND :last ORDER BY seq, line_hash"
             )
-            for seq, machine, line in self._select(sql, run=run_id, shim=shim_id, first=first_seq, last=last_seq):
+            for seq, machine, line in self.select(sql, run=run_id, shim=shim_id, first=first_seq, last=last_seq):
                 known.setdefault(seq, []).append((machine, line))
         return known
 
@@ -299,7 +346,7 @@ class Reader:
 _PREVIEWS = ("args_preview", "result_preview")
 
 
-def _fold(events: list[AnyEvent | None]) -> TypedCall | None:
+def fold(events: list[AnyEvent | None]) -> TypedCall | None:
     call: TypedCall | None = None
     for event in events:
         if isinstance(event, (ev.ToolCallStart, ev.ToolCallDecision, ev.ToolCallEnd)):
@@ -313,7 +360,7 @@ def _fold(events: list[AnyEvent | None]) -> TypedCall | None:
     return call
 
 
-def _call_row(call: TypedCall, previews: bool) -> Row:
+def call_row(call: TypedCall, previews: bool) -> Row:
     row: Row = {name: getattr(call, name) for name in CALL_COLUMNS if name != "tags_json"}
     row["preview_truncated"], row["observed"] = bool(call.preview_truncated), bool(call.observed)
     row["shim_id"], row["tags"] = call.shim_id, call.tags or []
@@ -370,19 +417,3 @@ def _run_row(run: Run) -> Row:
         text = row.pop(name)
         row[shown] = None if text is None else msgspec.json.decode(text)
     return row
-
-
-def _cursor_text(key: tuple[Any, ...]) -> str:
-    return base64.urlsafe_b64encode(msgspec.json.encode(key[:4])).decode().rstrip("=")
-
-
-def _cursor_key(cursor: str) -> list[Any]:
-    try:
-        if len(cursor) > _LONGEST_CURSOR:
-            raise ValueError
-        key = msgspec.json.decode(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)), type=list[int | str])
-        if not isinstance(key[0], int) or not all(isinstance(part, str) for part in key[1:]) or len(key) not in (2, 4):
-            raise ValueError
-    except (ValueError, IndexError, msgspec.MsgspecError):
-        raise UsageError(f"{cursor[:40]!r} is no cursor.", hint="Use the next_cursor of the page before.") from None
-    return key

@@ -77,10 +77,6 @@ class Governance:
 
     # -- read ---------------------------------------------------------------------------------------------------
 
-    async def explanation(self, request: web.Request) -> web.StreamResponse:
-        call_id, query = request.match_info["call_id"], request.query
-        return await self._ask(lambda above: above.explain(call_id, query.get("run_id"), query.get("shim_id")))
-
     async def policies(self, request: web.Request) -> web.StreamResponse:
         directory = self._directory(request)
         who = {name: request.query[name] for name in ("client", "env", "agent_id") if request.query.get(name)}

@@ -27,6 +27,7 @@ from subluminal.ledger.http.sessions import Sessions
 
 METHODS = ("GET", "HEAD", "POST")
 CSRF_HEADER = "X-Subluminal-CSRF"
+TOKEN_OR_PAGE = "a bearer token is needed (it is in SUB_HOME/http_token), or the session of a page: run `sub ui`"
 
 # No script but ours, nothing from elsewhere, no frame around it; text never becomes script (Trusted Types).
 _POLICY = (
@@ -52,10 +53,13 @@ async def add_headers(request: web.Request, response: web.StreamResponse) -> Non
 
 
 class Guard:
-    """`hosts`: the Host headers that mean this server. `origin`: where its page is."""
+    """`hosts`: the Host headers that mean this server. `origin`: where its page is. `way_in`: what is needed."""
 
-    def __init__(self, token: str, hosts: frozenset[str], origin: str, sessions: Sessions) -> None:
+    def __init__(
+        self, token: str, hosts: frozenset[str], origin: str, sessions: Sessions, way_in: str = TOKEN_OR_PAGE
+    ) -> None:
         self._token = token.encode()
+        self._way_in = way_in
         self._hosts = hosts
         self._origin = origin
         self._sessions = sessions
@@ -88,8 +92,7 @@ class Guard:
             return None
         cookie = self.cookie(request)
         if not self._sessions.holds(cookie, monotonic()):
-            sentence = "a bearer token is needed (it is in SUB_HOME/http_token), or the session of a page: run `sub ui`"
-            return json_answer({"error": sentence}, 401)
+            return json_answer({"error": self._way_in}, 401)
         return self._of_page(request, route, cookie)
 
     def cookie(self, request: web.Request) -> str:

@@ -27,8 +27,8 @@ from subluminal.ledger.http.parameters import (
 
 
 class Route(NamedTuple):
-    """`answer` names the method of `Api` or `Governance`. `page`: a session of the page may ask it too; `public`:
-    whoever comes."""
+    """`answer` names the method of `Api`, `Machine` or `Governance`. `page`: a session of the page may ask it too;
+    `public`: whoever comes."""
 
     method: str
     path: str

@@ -288,6 +288,9 @@ PROMOTE = shape(
     {"call_id": TEXT, "scope": {"enum": ["session", "persist"]}, "seen": TEXT},
     also={"run_id": _TEXT_OR_NULL, "shim_id": _TEXT_OR_NULL},
 )
-SESSION = shape({"csrf": TEXT, "version": TEXT, "home": TEXT, "directory": TEXT, "now_ms": WHOLE})
+_FLEET = {**TEXT, "description": "The collector whose record is shown; absent: it is this machine's."}
+SESSION = shape(
+    {"csrf": TEXT, "version": TEXT, "home": TEXT, "directory": TEXT, "now_ms": WHOLE}, also={"fleet": _FLEET}
+)
 ENDED = shape({"ended": YES})
 ERROR = shape({"error": TEXT}, also={"hint": TEXT})

@@ -21,10 +21,14 @@ from subluminal.ledger.http.api import Api, make_app
 from subluminal.ledger.http.changes import Changes
 from subluminal.ledger.http.governance import Governance
 from subluminal.ledger.http.guard import Guard
+from subluminal.ledger.http.machine import Machine
 from subluminal.ledger.http.page import Page
+from subluminal.ledger.http.record import Here
 from subluminal.ledger.http.sessions import Sessions
 
 DEFAULT_PORT = 7411
+# Requests that are under way when a server ends; live streams wait for nothing.
+GRACE_S = 1.0
 
 
 def http_token(home: str) -> str:
@@ -67,16 +71,20 @@ def allowed_hosts(port: int) -> frozenset[str]:
     return frozenset(f"{name}:{port}" for name in names)
 
 
+def listen(host: str, port: int, named: str) -> socket.socket:
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise UsageError(f"{named}: {error.strerror}.", hint="Choose another port.") from None
+
+
 class HttpSide:
     """Serves until the process ends. Raises UsageError if the address cannot be had."""
 
     def __init__(self, home: str, address: str, log: Log, above: Above | None = None) -> None:
         host, port = parse_address(address)
         host = "127.0.0.1" if host == "localhost" else host
-        try:
-            listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-        except OSError as error:
-            raise UsageError(f"--http {address}: {error.strerror}.", hint="Choose another port.") from None
+        listener = listen(host, port, f"--http {address}")
         self.port = int(listener.getsockname()[1])
         self.origin = (
             f"http://{f'[{host}]' if ':' in host else '127.0.0.1' if host == 'localhost' else host}:{self.port}"
@@ -110,13 +118,17 @@ class HttpSide:
     async def _serve(self, listener: socket.socket) -> None:
         self._changes = Changes(ledger_db(self._home))
         guard = Guard(self._token, allowed_hosts(self.port), self.origin, self._sessions)
-        api = Api(self._home, guard, self._sessions, self._changes)
-        api.sources = None if self._above is None else self._above.messages
-        api.fleet_figures = None if self._above is None else self._above.fleet_figures
+        record = Here(ledger_db(self._home), self._above)
+        api = Api(record, self._changes, guard, self._sessions, {"home": self._home})
         governance = Governance(self._home, guard, self._sessions, self._above)
-        # No access log: links and filters are nobody's business.
-        app = make_app(api, governance, guard, Page(guard, self._sessions))
-        runner = web.AppRunner(app, access_log=None)
-        await runner.setup()
-        await web.SockSite(runner, listener).start()
+        answerers = (api, Machine(self._home, self._above), governance)
+        await serve_app(make_app(answerers, guard, Page(guard, self._sessions)), listener)
         await asyncio.Event().wait()
+
+
+async def serve_app(app: web.Application, listener: socket.socket) -> web.AppRunner:
+    """No access log: links and filters are nobody's business."""
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=GRACE_S)
+    await runner.setup()
+    await web.SockSite(runner, listener).start()
+    return runner

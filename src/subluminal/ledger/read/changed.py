@@ -54,11 +54,10 @@ def touched(ledger: Ledger, after: int) -> Touched:
     runs: dict[str, None] = {}
     calls: dict[tuple[str, str, str], None] = {}
     for _, line in found:
-        event = _decode(line)
-        runs[event.run_id] = None
-        call_id = event.call.get("call_id") if isinstance(event.call, dict) else None
-        if isinstance(call_id, str):
-            calls[call_id, event.run_id, event.source.shim_id] = None
+        run_id, shim_id, call_id = spoken_of(line)
+        runs[run_id] = None
+        if call_id is not None:
+            calls[call_id, run_id, shim_id] = None
     numbers: dict[int, None] = {}
     for key in calls:
         for number, tool_use_id in ledger.connection.execute(_OF_CALL, key):
@@ -69,13 +68,25 @@ def touched(ledger: Ledger, after: int) -> Touched:
     return Touched(last, sorted(numbers), list(runs), len(found) >= LOOK_EVENTS)
 
 
+def spoken_of(line: bytes | str) -> tuple[str, str, str | None]:
+    """run_id, shim_id and, where it is about a call, call_id of a stored event."""
+    event = _decode(line)
+    call_id = event.call.get("call_id") if isinstance(event.call, dict) else None
+    return event.run_id, event.source.shim_id, call_id if isinstance(call_id, str) else None
+
+
+def may_leave(filters: Filters) -> bool:
+    """Whether a call that was wanted may not be any more: what it is asked for by was not known when it began."""
+    return bool(filters.known_from(DECISION, END).asked)
+
+
 class Sieve:
     """Which of the calls that changed are wanted, and which were, perhaps, and are not any more."""
 
     def __init__(self, filters: Filters) -> None:
         self._wanted = Wanted(filters)
         self._by_text = "text" in filters.asked
-        self._may_leave = bool(filters.known_from(DECISION, END).asked)
+        self._may_leave = may_leave(filters)
 
     def rows(self, ledger: Ledger, numbers: list[int]) -> tuple[list[Row], list[str]]:
         """Rows with their cursor, newest first, and the cursors of those that are not wanted."""

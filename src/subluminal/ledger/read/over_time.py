@@ -6,8 +6,6 @@ left out, and whoever looks closer, at a shorter time, gets them.
 
 from __future__ import annotations
 
-from typing import Any
-
 from subluminal.contracts.errors import UsageError
 from subluminal.contracts.filters import Filters
 from subluminal.ledger.read.groups import COUNTED, MEASURED, add_up
@@ -20,20 +18,32 @@ _ENDS = "SELECT min(id) >> {bits}, max(id) >> {bits} FROM tool_calls"
 
 def over_time(ledger: Ledger, filters: Filters, parts: int) -> Row:
     """`parts` of the time that is asked for, or of all there is: `from_ms`, `step_ms`, and those that have calls."""
-    if not 1 <= parts <= MAX_PARTS:
-        raise UsageError(f"parts must be between 1 and {MAX_PARTS}.")
     first, last = ledger.connection.execute(_ENDS.format(bits=TIE_BITS)).fetchone()
-    since, until = filters.asked.get("since_ms", first), filters.asked.get("until_ms")
-    if since is None or first is None:
-        return {"from_ms": since or 0, "step_ms": 1, "exact": True, "parts": []}
-    until = last + 1 if until is None else until
-    step = max(1, -(-(until - since) // parts))
+    since, step = divided(filters, parts, first, last)
+    if first is None:
+        return told(since, step, True, [])
     exact = ledger.few(filters)
     fine = ["part", *(("decision", "status") if exact else ())]
-    part = f"((c.id >> {TIE_BITS}) - {int(since)}) / {step}"
+    part = f"((c.id >> {TIE_BITS}) - {since}) / {step}"
     columns = f"{part} AS part, " + ("c.decision, c.status, " + COUNTED if exact else MEASURED)
     grouping = " GROUP BY " + ", ".join(map(str, range(1, len(fine) + 1 + exact)))
     rows = ledger.each_branch(filters, columns, grouping, lambda row: row, covering=False)
-    found: list[dict[str, Any]] = sorted(add_up(rows, fine, ["part"], exact), key=lambda row: row["part"])
-    told = [{"at_ms": since + row.pop("part") * step, **row} for row in found]
-    return {"from_ms": since, "step_ms": step, "exact": exact, "parts": told}
+    return told(since, step, exact, add_up(rows, fine, ["part"], exact))
+
+
+def divided(filters: Filters, parts: int, first: int | None, last: int | None) -> tuple[int, int]:
+    """Where the first part begins and how long each is, of calls between these moments; None: there are none."""
+    if not 1 <= parts <= MAX_PARTS:
+        raise UsageError(f"parts must be between 1 and {MAX_PARTS}.")
+    since, until = filters.asked.get("since_ms"), filters.asked.get("until_ms")
+    if first is None or last is None:
+        return since or 0, 1
+    begin, end = first if since is None else since, last + 1 if until is None else until
+    return begin, max(1, -(-(end - begin) // parts))
+
+
+def told(since: int, step: int, exact: bool, groups: list[Row]) -> Row:
+    """Groups by `part`, as the answer."""
+    ordered = sorted(groups, key=lambda row: row["part"])
+    parts = [{"at_ms": since + row.pop("part") * step, **row} for row in ordered]
+    return {"from_ms": since, "step_ms": step, "exact": exact, "parts": parts}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from subluminal.ledger.fold.recovery import Reaction
 from subluminal.ledger.read.ledger import Ledger, Row
 from subluminal.ledger.read.refused import RefusedRun, Sources, Tally, Transcripts, first_refusal
 
@@ -20,21 +21,23 @@ def recoveries(ledger: Ledger, run_ids: Sequence[str], sources: Sources | None =
     transcripts = Transcripts(sources, min((first for first in firsts.values() if first is not None), default=0))
     found = []
     for run_id in run_ids:
-        tally = Tally()
         first = firsts.get(run_id)
-        if first is not None:
-            for reaction in RefusedRun(ledger, run_id, first, transcripts).reactions():
-                tally.add(reaction)
-        known = run_id in firsts
-        found.append(
-            {
-                "run_id": run_id,
-                "corrected": tally.corrected if known else None,
-                "counted": tally.counted if known else None,
-                "recovery_rate": tally.recovery_rate,
-            }
-        )
+        reactions = [] if first is None else RefusedRun(ledger, run_id, first, transcripts).reactions()
+        found.append(recovery(run_id, reactions if run_id in firsts else None))
     return found
+
+
+def recovery(run_id: str, reactions: Sequence[Reaction] | None) -> Row:
+    """None: it was not looked at."""
+    tally = Tally()
+    for reaction in reactions or ():
+        tally.add(reaction)
+    return {
+        "run_id": run_id,
+        "corrected": None if reactions is None else tally.corrected,
+        "counted": None if reactions is None else tally.counted,
+        "recovery_rate": tally.recovery_rate,
+    }
 
 
 def _is_told(ledger: Ledger, run_id: str) -> bool:

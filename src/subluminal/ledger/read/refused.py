@@ -1,6 +1,8 @@
 """A run that had calls refused, as `fold.recovery` wants it: its calls from the first refusal on, and whose they are.
 
-What followed is counted by rule and hint in `hints`, by run in `recovery`: the same reactions, so the same figures.
+What followed is counted by rule and hint in `hints`, by run in `recovery`: the same reactions, so the same figures. A
+store of a fleet reads its rows elsewhere (`fleet.stores.recovery`) and makes of them what is made here: `made`,
+`counting`, `thread_of`.
 """
 
 from __future__ import annotations
@@ -33,8 +35,11 @@ Messages = Mapping[str, Sequence[Told]]
 # What only transcripts of clients know of calls since a time.
 Sources = Callable[[int], Messages]
 
-# What makes a call (`_call`), and what else is told of it.
+# The client whose calls say which thread of it they are.
+NAMES_THREADS = "codex"
+# What makes a call (`made`), and what else is told of it.
 _MADE = "id, server_name, tool_name, args_hash, decision, status, created_at, ended_at, reason_code, tool_use_id"
+_MADE_COLUMNS = len(_MADE.split(","))
 _COLUMNS = f"{_MADE}, call_id, rule_id, summary, start_event, producer_no"
 # A call that another door tells of as well is told once; a further leg is part of its call.
 _CALLS = (
@@ -84,12 +89,8 @@ class RefusedRun:
         self._place(transcripts)
 
     def reactions(self) -> list[Reaction]:
-        """What followed each refusal. What an operator stopped is no rule's, and nothing to recover from."""
-        return [
-            reaction
-            for reaction in reactions(self._made, self.row["status"])
-            if self.rows[reaction.refusal.key]["reason_code"] != RUN_TERMINATED
-        ]
+        """What followed each refusal."""
+        return counting(self._made, self.row["status"], lambda key: self.rows[key]["reason_code"])
 
     @cached_property
     def shim_ids(self) -> dict[int, str]:
@@ -105,35 +106,53 @@ class RefusedRun:
 
     def _call(self, row: sqlite3.Row) -> Made:
         # Unpacked: looking columns up by their names would take longer than all the rest.
-        number, server, tool, args_hash, decision, status, created_at, ended_at, reason, use_id, *_ = row
-        ended_ms = None if ended_at is None else epoch_ms(ended_at)
-        call = Made(number, (server, tool), args_hash, decision, status, epoch_ms(created_at), ended_ms)
-        call.use_id = use_id
-        call.promoted = decision == ALLOW and reason == PROMOTED
-        hint = self.hints.get(number)
+        call = made(*row[:_MADE_COLUMNS])
+        hint = self.hints.get(call.key)
         if hint is not None and hint["suggested_args_json"]:
             call.suggested_hash = _hash_of(hint["suggested_args_json"])
         return call
 
     def _place(self, transcripts: Transcripts) -> None:
         """Whose each call is, and which message it came from."""
-        lines = LineReader(self._ledger.connection) if self.row["client"] == "codex" else None
+        lines = LineReader(self._ledger.connection) if self.row["client"] == NAMES_THREADS else None
         for call in self._made:
             told = () if call.use_id is None else transcripts.told(call.use_id)
             if told:
                 # Several sessions may have the id: the call is the one that was told of when it was made.
                 nearest = min(told, key=lambda one: (abs(one.at_ms - call.started_ms), one.actor))
                 call.actor, call.message = nearest.actor, nearest.message
-            elif lines is not None:
-                call.actor = _thread(lines, self.row["run_no"], self.rows[call.key]["start_event"])
+            elif lines is not None and (start_event := self.rows[call.key]["start_event"]) is not None:
+                started = json.loads(lines.line(self.row["run_no"], start_event))
+                call.actor = thread_of(NAMES_THREADS, started["call"].get("call_context"))
 
 
-def _thread(lines: LineReader, run_no: int, start_event: int | None) -> str:
+def made(
+    key: int,
+    server_name: str,
+    tool_name: str,
+    args_hash: str,
+    decision: str | None,
+    status: str | None,
+    created_at: str,
+    ended_at: str | None,
+    reason_code: str | None,
+    tool_use_id: str | None,
+) -> Made:
+    ended_ms = None if ended_at is None else epoch_ms(ended_at)
+    call = Made(key, (server_name, tool_name), args_hash, decision, status, epoch_ms(created_at), ended_ms)
+    call.use_id = tool_use_id
+    call.promoted = decision == ALLOW and reason_code == PROMOTED
+    return call
+
+
+def counting(calls: Sequence[Made], run_status: str, reason_of: Callable[[int], str | None]) -> list[Reaction]:
+    """What followed each refusal. What an operator stopped is no rule's, and nothing to recover from."""
+    return [each for each in reactions(calls, run_status) if reason_of(each.refusal.key) != RUN_TERMINATED]
+
+
+def thread_of(client: str, context: object) -> str:
     """Codex names the thread, which is a sub-agent's own."""
-    if start_event is None:
-        return ""
-    context = json.loads(lines.line(run_no, start_event))["call"].get("call_context")
-    thread = context.get("threadId") if isinstance(context, dict) else None
+    thread = context.get("threadId") if client == NAMES_THREADS and isinstance(context, dict) else None
     return thread if isinstance(thread, str) else ""
 
 

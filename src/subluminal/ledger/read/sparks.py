@@ -10,8 +10,15 @@ PARTS = 24
 MOST_CALLS = 50_000
 
 _ENDS = "SELECT min(c.id), max(c.id) FROM tool_calls c WHERE c.run_id = ?"
+
+
+def part_sql(moment: str, began: str, lasted: str, *, least: str = "min", divided: str = "{} / {}") -> str:
+    """In which part a moment is. A last one that is no longer than the first lasts a millisecond."""
+    return f"{least}({PARTS} - 1, {divided.format(f'({moment} - {began}) * {PARTS}', lasted)})"
+
+
 _COUNTED = (
-    f"SELECT min({PARTS} - 1, ((c.id >> {TIE_BITS}) - ?) * {PARTS} / ?) AS part, count(*) FROM tool_calls c"
+    f"SELECT {part_sql(f'(c.id >> {TIE_BITS})', '?', '?')} AS part, count(*) FROM tool_calls c"
     " INDEXED BY tool_calls_run WHERE c.run_id = ? GROUP BY part"
 )
 
