@@ -9,7 +9,6 @@
     segments.py    exact lines on their way;  chains.py: the chain of a run followed over what has arrived
     shipping/      a machine's ledger to a collector;  client.py: a collector asked as if it were a ledger
     collector/     the service that takes segments and answers questions;  stores/: where it keeps them
-    metrics.py     the names of every figure, and how Prometheus reads them
     telemetry/     spans and figures for OpenTelemetry
     sidecar.py     the first process of a pod's sidecar
 

@@ -20,6 +20,7 @@ from aiohttp import WSMsgType, web
 
 from subluminal import __version__
 from subluminal.contracts.errors import LedgerError, SubluminalError, UsageError
+from subluminal.contracts.figures import Reading
 from subluminal.contracts.filters import (
     EXACT,
     NUMBER,
@@ -44,7 +45,7 @@ from subluminal.ledger.http.parameters import MAX_RUNS
 from subluminal.ledger.http.routes import BY_PATH, ROUTES
 from subluminal.ledger.http.sessions import Sessions
 from subluminal.ledger.read.description import describe
-from subluminal.ledger.read.figures import Figure, Figures, Watch
+from subluminal.ledger.read.figures import Watch
 from subluminal.ledger.read.hints import hint_rules
 from subluminal.ledger.read.ledger import Ledger, open_ledger
 from subluminal.ledger.read.over_time import over_time
@@ -106,7 +107,7 @@ class Api:
         self._sessions = sessions
         self._changes = changes
         self.sources: Sources | None = None
-        self.fleet_figures: Callable[[], list[Figure]] | None = None
+        self.fleet_figures: Callable[[], list[Reading]] | None = None
         self._watch = Watch(home)
         self._watching = asyncio.Lock()
 
@@ -267,10 +268,8 @@ class Api:
             watched = await asyncio.to_thread(self._look)
         return web.Response(text=metrics_text(watched), headers={"Content-Type": CONTENT_TYPE})
 
-    def _look(self) -> Figures:
-        watched = self._watch.look()
-        joined = self.fleet_figures() if self.fleet_figures is not None else []
-        return Figures([*watched.figures, *joined], watched.durations)
+    def _look(self) -> list[Reading]:
+        return [*self._watch.look(), *(self.fleet_figures() if self.fleet_figures is not None else [])]
 
     # -- the page ---------------------------------------------------------------------------------------------
 
