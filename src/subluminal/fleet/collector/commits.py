@@ -19,8 +19,8 @@ from subluminal.fleet.collector.metrics import Metrics
 from subluminal.fleet.collector.rows import Batch
 from subluminal.fleet.stores.base import Store, StoreError
 
-# Written at once; the store's best pace is between this and ten times as many.
-FULL_EVENTS = 20_000
+# Written at once: what is written together need not be merged by the store afterwards.
+FULL_EVENTS = 50_000
 # Held in memory, waiting or being written: beyond it senders must come again.
 MAX_PENDING_BYTES = 128 << 20
 # How often conflicts are looked for where commits do not tell.
@@ -59,7 +59,7 @@ class Commits:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(batch, tenant, done))
         self._bytes += batch.bytes
-        self._events += len(batch.events)
+        self._events += batch.events
         self._some.set()
         if self._events >= FULL_EVENTS:
             self._full.set()
@@ -109,7 +109,7 @@ class Commits:
             whole.merge(each.batch)
         written = self._store.write(whole.rows())
         for each in waiting:
-            self._metrics.count(figures.EVENTS, len(each.batch.events), ("tenant", each.tenant))
+            self._metrics.count(figures.EVENTS, each.batch.events, ("tenant", each.tenant))
             for action, calls in each.batch.decided.items():
                 self._metrics.count(figures.CALLS, calls, ("decision", action))
             for kind, calls in each.batch.failed.items():
@@ -119,7 +119,7 @@ class Commits:
         if written.conflicts:
             self._alert(written.conflicts)
         if written.conflicts is None:
-            self._touched.update(dict.fromkeys(row[:3] for row in whole.events))
+            self._touched.update(dict.fromkeys(each[:3] for each in whole.lines))
             self._look_for_conflicts()
 
     def _look_for_conflicts(self) -> None:

@@ -145,7 +145,7 @@ class Service:
 
     def _measure(self, batch: Batch, now_ms: int) -> None:
         """Of its last event: a clock that is ahead shows as no lag."""
-        self.metrics.observe(figures.ARRIVAL_LAG, max(0.0, (now_ms - batch.events[-1][5]) / 1000))
+        self.metrics.observe(figures.ARRIVAL_LAG, max(0.0, (now_ms - batch.lines[-1].ts_ms[-1]) / 1000))
 
     async def _cursor(self, request: web.Request) -> web.Response:
         caller = self._caller(request, SHIP)

@@ -31,6 +31,8 @@ _KEY = ("created_ms", "run_id", "shim_id", "call_id")
 _STEPS = {"day": ("%Y-%m-%d", "YYYY-MM-DD"), "hour": ("%Y-%m-%dT%H", 'YYYY-MM-DD"T"HH24')}
 _STEPS["minute"] = ("%Y-%m-%dT%H:%i", 'YYYY-MM-DD"T"HH24:MI')
 GROUPS = (*(found.column for found in CALL_FILTERS if found.kind in LISTS), *_STEPS)
+# Filters of calls, as far as they say something of the runs.
+_RUNS_OF = {"run_id": "run_id IN :asked", "since_ms": "last_ms >= :asked", "until_ms": "first_ms < :asked"}
 _OF_RUNS = ("run_start", "run_end", "model_message")
 # Keys in one question: more make a statement that engines refuse.
 _AT_ONCE = 1000
@@ -91,9 +93,14 @@ class Reader:
         sql = passed_over(self._dialect.calls, "AND (run_id, tool_use_id) IN :named")
         return {tuple(row) for row in self._select(sql, named=named)}
 
-    def _add_standing(self, where: Where) -> None:
-        """For whoever counts, after all that was asked for."""
-        where.pieces.append(stands(self._dialect.calls, where.sql))
+    def _add_standing(self, where: Where, filters: Filters) -> None:
+        """For whoever counts. What a run has seen lies between its first moment and its last."""
+        runs = Where(self._tenant)
+        runs.values = where.values  # one set of values, so that no name stands for two
+        for name, sql in _RUNS_OF.items():
+            if name in filters.asked:
+                runs.add(sql, asked=filters.asked[name])
+        where.pieces.append(stands(self._dialect.calls, self._dialect.runs, runs.sql))
 
     def _folded(self, keys: list[tuple[Any, ...]]) -> list[TypedCall | None]:
         wanted = [(key[1], key[2], seq) for key in keys for seq in key[4:7] if seq is not None]
@@ -117,7 +124,7 @@ class Reader:
             return self._count_one_by_one(filters)
         where = Where(self._tenant)
         call_conditions(self._store, where, filters)
-        self._add_standing(where)
+        self._add_standing(where, filters)
         return int(
             self._store.select(f"SELECT count(*) FROM {self._dialect.calls} WHERE {where.sql}", where.values)[0][0]
         )
@@ -138,7 +145,7 @@ class Reader:
             raise UsageError(f"Cannot group by {', '.join(unknown) or 'nothing'}.", hint=f"Known: {', '.join(GROUPS)}.")
         where = Where(self._tenant)
         call_conditions(self._store, where, filters)
-        self._add_standing(where)
+        self._add_standing(where, filters)
         fine = list(dict.fromkeys((*by, "decision", "status")))
         columns = ", ".join(map(self._group_column, fine))
         places = ", ".join(map(str, range(1, len(fine) + 2)))
@@ -179,7 +186,7 @@ class Reader:
             of_calls = Where(self._tenant)
             of_calls.values = where.values  # one set of values, so that no name stands for two
             call_conditions(self._store, of_calls, calls)
-            self._add_standing(of_calls)
+            self._add_standing(of_calls, calls)
             where.pieces.append(f"run_id IN (SELECT run_id FROM {self._dialect.calls} WHERE {of_calls.sql})")
         if cursor is not None:
             ms, run_id = _cursor_key(cursor)
@@ -204,10 +211,10 @@ class Reader:
         for run_id, shim_id in self._select(sql, runs=run_ids):
             if shim_id not in found[run_id].producers:
                 found[run_id].ended_at, found[run_id].status = None, "RUNNING"
+        which = "tenant = :tenant AND run_id IN :runs"
         sql = (
             f"SELECT run_id, decision, status, count(*) FROM {self._dialect.calls} WHERE tenant = :tenant"
-            f" AND run_id IN :runs AND {stands(self._dialect.calls, 'tenant = :tenant AND run_id IN :runs')}"
-            " GROUP BY 1, 2, 3"
+            f" AND run_id IN :runs AND {stands(self._dialect.calls, self._dialect.runs, which)} GROUP BY 1, 2, 3"
         )
         for run_id, decision, status, calls in self._select(sql, runs=run_ids):
             _count(found[run_id].counts, decision, status, calls)
