@@ -75,6 +75,7 @@ class Dialect(NamedTuple):
     heads: str
     nulls_last: str
     contains: str  # whether a text holds another, in any case of ASCII letters
+    few: str  # whether something is among what a query finds, which are few: an index leads from them
     day_of: str  # text of a moment in milliseconds, as local tables show it
 
 

@@ -64,6 +64,7 @@ DIALECT = Dialect(
     heads="heads_once",
     nulls_last="NULLS LAST",
     contains="positionCaseInsensitive({}, {}) > 0",
+    few="{} IN ({})",
     day_of="formatDateTime(fromUnixTimestamp64Milli({}, 'UTC'), '{}')",
 )
 

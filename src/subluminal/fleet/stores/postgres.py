@@ -45,6 +45,7 @@ DIALECT = Dialect(
     heads="heads",
     nulls_last="NULLS LAST",
     contains="position({1} in lower({0})) > 0",
+    few="{} = ANY (ARRAY({}))",
     day_of="to_char(to_timestamp({} / 1000.0) AT TIME ZONE 'UTC', '{}')",
 )
 

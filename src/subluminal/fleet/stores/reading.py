@@ -100,7 +100,7 @@ class Reader:
         for name, sql in _RUNS_OF.items():
             if name in filters.asked:
                 runs.add(sql, asked=filters.asked[name])
-        where.pieces.append(stands(self._dialect.calls, self._dialect.runs, runs.sql))
+        where.pieces.append(stands(self._dialect, runs.sql))
 
     def _folded(self, keys: list[tuple[Any, ...]]) -> list[TypedCall | None]:
         wanted = [(key[1], key[2], seq) for key in keys for seq in key[4:7] if seq is not None]
@@ -214,7 +214,7 @@ class Reader:
         which = "tenant = :tenant AND run_id IN :runs"
         sql = (
             f"SELECT run_id, decision, status, count(*) FROM {self._dialect.calls} WHERE tenant = :tenant"
-            f" AND run_id IN :runs AND {stands(self._dialect.calls, self._dialect.runs, which)} GROUP BY 1, 2, 3"
+            f" AND run_id IN :runs AND {stands(self._dialect, which)} GROUP BY 1, 2, 3"
         )
         for run_id, decision, status, calls in self._select(sql, runs=run_ids):
             _count(found[run_id].counts, decision, status, calls)
