@@ -19,8 +19,8 @@ from subluminal.fleet.collector.metrics import Metrics
 from subluminal.fleet.collector.rows import Batch
 from subluminal.fleet.stores.base import Store, StoreError
 
-# Written at once: what is written together need not be merged by the store afterwards.
-FULL_EVENTS = 50_000
+# Written without waiting for more; the store's best pace is between this and ten times as many.
+FULL_EVENTS = 20_000
 # Held in memory, waiting or being written: beyond it senders must come again.
 MAX_PENDING_BYTES = 128 << 20
 # How often conflicts are looked for where commits do not tell.
