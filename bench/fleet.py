@@ -1,14 +1,15 @@
 """The fleet's figures: how fast collectors take in what machines ship, that nothing is lost when they die, and queries.
 
     python bench/fleet.py ingest [--store chdb|postgres] [--machines 64] [--events 500000] [--collectors 1] [--kills N]
-                                 [--deaths N] [--store-kills N] [--prebuilt]
+                                 [--deaths N] [--store-kills N] [--strays N] [--prebuilt]
     python bench/fleet.py queries [--store chdb|postgres] [--calls 10000000]
 
 `ingest`: every machine is a process with a home and a ledger of its own, and runs the real shipper; the time is from
 the first segment sent to the last acknowledged, on the same cores as the collector and the store. `--prebuilt`:
 machines send segments that were made before, so that the collector has more of the cores. `--kills`: collectors killed
 at random; `--deaths`: after a commit and before its ack; `--store-kills`: the store killed and started again
-(Postgres). Afterwards each event must be there once, each call once, and every chain must verify.
+(Postgres); `--strays`: segments that are sent besides, of any machine and in any order, before or after their turn.
+Afterwards each event must be there once, each call once, and every chain must verify. How far it is, on stderr.
 `queries` fills `calls` by SQL, merges it and times what `sub query --fleet` asks.
 Results are one JSON object on stdout.
 """
@@ -26,6 +27,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from contextlib import ExitStack
@@ -42,8 +44,9 @@ from harness.ledger import sub_environment
 from harness.stores import PostgresServer, postgres
 from subluminal.contracts.filters import Filters
 from subluminal.fleet.chains import verify_chain
-from subluminal.fleet.segments import encode
-from subluminal.fleet.shipping.backlog import read_piece
+from subluminal.fleet.segments import Segment, encode
+from subluminal.fleet.shipping.backlog import part, read_piece
+from subluminal.fleet.shipping.sending import Address, Collector, Later
 from subluminal.fleet.stores.base import Store, open_store
 from subluminal.fleet.stores.reading import Reader
 from subluminal.ledger.store.schema import open_reader
@@ -108,6 +111,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=0)
     parser.add_argument("--deaths", type=int, default=0)
     parser.add_argument("--store-kills", type=int, default=0)
+    parser.add_argument("--strays", type=int, default=0)
     parser.add_argument("--prebuilt", action="store_true")
     parser.add_argument("--calls", type=int, default=10_000_000)
     asked = parser.parse_args()
@@ -131,6 +135,7 @@ def ingest(directory: Path, dsn: str, server: PostgresServer | None, asked: argp
     for one in fleet[1:]:
         one.tokens = fleet[0].tokens
     homes, events = _homes(directory, fleet[0], asked)
+    _say(f"{len(homes)} machines have recorded {events:,} events")
     for one in fleet:
         one.start()
     # In small pieces and with pauses, so that there is something left to be sent until the last kill.
@@ -144,9 +149,12 @@ def ingest(directory: Path, dsn: str, server: PostgresServer | None, asked: argp
         assert machine.stdin is not None
         machine.stdin.write(b"\n")
         machine.stdin.flush()
+    strays = Strays(homes, fleet, machines, asked.strays)
+    strays.start()
     done = _trouble(fleet, server, machines, asked)
     waited = [float(word) for machine in machines for word in machine.communicate()[0].split()[1:]]
     seconds = time.monotonic() - began
+    strays.join()
     commits = fleet[0].metric("subluminal_collector_commit_seconds_count")
     collector_cpu = sum(_cpu_s(one.process.pid) for one in fleet if one.process is not None)
     machine_cpu = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
@@ -167,11 +175,55 @@ def ingest(directory: Path, dsn: str, server: PostgresServer | None, asked: argp
         "kills of collectors": done["kill"],
         "deaths between commit and ack": done["death"],
         "kills of the store": done["store"],
+        "segments sent besides": strays.sent,
     }
     if waited:
         waited.sort()
         report["ack"] = {"p50_s": waited[len(waited) // 2], "p99_s": waited[int(len(waited) * 0.99)]}
+    _say(f"all was acknowledged after {seconds:.0f} s; looking at what the store has")
     return {**report, **_checked(dsn, events)}
+
+
+class Strays(threading.Thread):
+    """Segments of any machine, once more or before their turn, as long as the machines send. Cut anew, so that none is
+    the same as one of a shipper."""
+
+    def __init__(self, homes: list[Path], fleet: list[CollectorProcess], machines: list[Any], count: int) -> None:
+        super().__init__()
+        self._homes, self._fleet, self._machines, self._left = homes, fleet, machines, count
+        self.sent = 0
+
+    def run(self) -> None:
+        chance = random.Random(2)
+        while self._left and any(machine.poll() is None for machine in self._machines):
+            home, one = chance.choice(self._homes), chance.choice(self._fleet)
+            collector = Collector(Address(one.url, token_file=str(home / "token")))
+            try:
+                collector.post(encode(_cut(chance, home)))
+                self.sent += 1
+                self._left -= 1
+            except Later:
+                time.sleep(0.2)
+            finally:
+                collector.close()
+
+
+def _cut(chance: random.Random, home: Path) -> Segment:
+    reader = open_reader(str(home / "ledger.db"))
+    try:
+        pieces, after = [], 0
+        while (piece := read_piece(reader, after)) is not None:
+            pieces += piece.segments
+            after = piece.place
+    finally:
+        reader.close()
+    segment = chance.choice(pieces)
+    first = chance.randrange(len(segment.lines))
+    return part(segment, first, chance.randrange(first + 1, len(segment.lines) + 1))
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def _homes(directory: Path, first: CollectorProcess, asked: argparse.Namespace) -> tuple[list[Path], int]:
@@ -228,6 +280,8 @@ def _trouble(
         time.sleep(chance.uniform(0.2, 1.0))
         one, what = chance.choice(fleet), left.pop()
         done[what] += 1
+        ended = sum(machine.poll() is not None for machine in machines)
+        _say(f"{what} {sum(done.values())}, {len(left)} to come; {ended} of {len(machines)} machines are done")
         if what == "store" and server is not None:
             server.kill()
             server.start()
@@ -243,7 +297,7 @@ def _trouble(
             one.kill()
             one.start()
     if left:
-        print(f"the machines were done before {len(left)} of the kills", file=sys.stderr)
+        _say(f"the machines were done before {len(left)} of the kills")
     return done
 
 
@@ -282,26 +336,37 @@ def _counted(store: Store, events: int) -> dict[str, Any]:
 # -- queries ----------------------------------------------------------------------------------------------------------
 
 _SERVERS, _TOOLS, _AGENTS, _RUN = 12, 40, 200, 1000
+# Every call has the client's id; one run in so many was seen by a hook too, so that two of its rows are one call.
+_SEVERAL = 50
 _FILL = {
-    "chdb": """INSERT INTO calls SELECT '{tenant}', 'run-' || toString(intDiv(number, {run})),
- 'shim-' || toString(intDiv(number, {run})), 'call-' || toString(number), toDate('2026-01-01') + intDiv(number, {day}),
- 1767225600000 + number * intDiv(86400000, {day}), 'agent-' || toString(intDiv(number, {run}) % {agents}), 'claude',
- 'dev', 'ann', 'server-' || toString(cityHash64(number) % {servers}),
- 'tool-' || toString(cityHash64(number, 1) % {tools}),
- hex(SHA256(toString(number))), number * 3 + 2, if(number % 50 = 0, 'BLOCK', 'ALLOW'), NULL,
- if(number % 50 = 0, 'deny-writes', NULL), if(number % 50 = 0, 'DENYLIST_MATCH', 'DEFAULT_ALLOW'), 'info',
- number * 3 + 3, if(number % 31 = 0 OR number % 50 = 0, 'ERROR', 'OK'), if(number % 31 = 0, 'upstream_error', NULL),
- cityHash64(number, 2) % 400, number * 3 + 4 FROM numbers({first}, {count})""",
-    "postgres": """INSERT INTO calls SELECT '{tenant}', 'run-' || number / {run}, 'shim-' || number / {run},
+    "chdb": """INSERT INTO calls WITH intDiv(number, {run}) AS run, run % {several} = 0 AS twice,
+ if(twice, intDiv(number, 2), number) AS once SELECT '{tenant}', 'run-' || toString(run), 'shim-' || toString(run),
+ 'call-' || toString(number), toDate('2026-01-01') + intDiv(number, {day}),
+ 1767225600000 + number * intDiv(86400000, {day}), 'agent-' || toString(run % {agents}), 'claude',
+ 'dev', 'ann', 'server-' || toString(cityHash64(once) % {servers}),
+ 'tool-' || toString(cityHash64(once, 1) % {tools}),
+ hex(SHA256(toString(once))), number * 3 + 2, if(once % 50 = 0, 'BLOCK', 'ALLOW'), NULL,
+ if(once % 50 = 0, 'deny-writes', NULL), if(once % 50 = 0, 'DENYLIST_MATCH', 'DEFAULT_ALLOW'), 'info',
+ number * 3 + 3, if(once % 31 = 0 OR once % 50 = 0, 'ERROR', 'OK'), if(once % 31 = 0, 'upstream_error', NULL),
+ cityHash64(number, 2) % 400, number * 3 + 4, if(twice AND number % 2 = 1, 'hook', 'mcp_stdio'),
+ 'use-' || toString(once), number * 3 + 2 FROM numbers({first}, {count})""",
+    "postgres": """INSERT INTO calls SELECT '{tenant}', 'run-' || run, 'shim-' || run,
  'call-' || number, date '2026-01-01' + (number / {day})::int, 1767225600000 + number * (86400000 / {day}),
- 'agent-' || number / {run} % {agents}, 'claude', 'dev', 'ann', 'server-' || hashint8(number) & 7,
- 'tool-' || (hashint8(number + 1) & 31), md5(number::text) || md5(number::text), number * 3 + 2,
- case when number % 50 = 0 then 'BLOCK' else 'ALLOW' end, NULL, case when number % 50 = 0 then 'deny-writes' end,
- case when number % 50 = 0 then 'DENYLIST_MATCH' else 'DEFAULT_ALLOW' end, 'info', number * 3 + 3,
- case when number % 31 = 0 or number % 50 = 0 then 'ERROR' else 'OK' end,
- case when number % 31 = 0 then 'upstream_error' end, hashint8(number + 2) & 511, number * 3 + 4
- FROM generate_series({first}, {first} + {count} - 1) AS number""",
+ 'agent-' || run % {agents}, 'claude', 'dev', 'ann', 'server-' || (hashint8(once) & 7),
+ 'tool-' || (hashint8(once + 1) & 31), md5(once::text) || md5(once::text), number * 3 + 2,
+ case when once % 50 = 0 then 'BLOCK' else 'ALLOW' end, NULL, case when once % 50 = 0 then 'deny-writes' end,
+ case when once % 50 = 0 then 'DENYLIST_MATCH' else 'DEFAULT_ALLOW' end, 'info', number * 3 + 3,
+ case when once % 31 = 0 or once % 50 = 0 then 'ERROR' else 'OK' end,
+ case when once % 31 = 0 then 'upstream_error' end, hashint8(number + 2) & 511, number * 3 + 4,
+ case when twice and number % 2 = 1 then 'hook' else 'mcp_stdio' end, 'use-' || once, number * 3 + 2
+ FROM generate_series({first}::bigint, {first} + {count} - 1) AS number,
+ LATERAL (SELECT number / {run} AS run, number / {run} % {several} = 0 AS twice) AS a,
+ LATERAL (SELECT case when twice then number / 2 else number end AS once) AS b""",
 }
+_FILL_RUNS = (
+    "INSERT INTO runs SELECT tenant, run_id, max(agent_id), 'claude', 'dev', 'ann', min(created_ms), max(created_ms),"
+    " min(transport), max(transport) FROM calls GROUP BY tenant, run_id"
+)
 _PIECE = 1_000_000
 
 
@@ -312,10 +377,13 @@ def queries(directory: Path, dsn: str, server: PostgresServer | None, asked: arg
     days = 30
     for first in range(0, asked.calls, _PIECE):
         values = {"tenant": TENANT, "run": _RUN, "servers": _SERVERS, "tools": _TOOLS, "agents": _AGENTS}
+        values["several"] = _SEVERAL
         count = min(_PIECE, asked.calls - first)
         sql = _FILL[asked.store].format(**values, day=max(1, asked.calls // days), first=first, count=count)
         _execute(store, sql)
-    _execute(store, "OPTIMIZE TABLE calls FINAL" if asked.store == "chdb" else "ANALYZE calls")
+    _execute(store, _FILL_RUNS)
+    for statement in ("OPTIMIZE TABLE calls FINAL",) if asked.store == "chdb" else ("ANALYZE calls", "ANALYZE runs"):
+        _execute(store, statement)
     report: dict[str, Any] = {
         "store": asked.store,
         "calls": asked.calls,
@@ -324,6 +392,7 @@ def queries(directory: Path, dsn: str, server: PostgresServer | None, asked: arg
     reader = Reader(store, TENANT)
     last_day = 1767225600000 + (days - 1) * 86_400_000
     questions = {
+        "--count": lambda: reader.count(Filters()),
         "--group-by server,tool,decision": lambda: reader.group(Filters(), by=["server_name", "tool_name", "decision"]),
         "--group-by hour": lambda: reader.group(Filters(), by=["hour"], limit=100_000),
         "--status ERROR --group-by agent": lambda: reader.group(Filters(status=["ERROR"]), by=["agent_id"]),
@@ -333,7 +402,7 @@ def queries(directory: Path, dsn: str, server: PostgresServer | None, asked: arg
             Filters(tool_name=["tool-1*"], decision=["BLOCK"]), 50, None
         ),
         "newest 50": lambda: reader._keys(Filters(), 50, None),
-        "--run RUN (newest 50)": lambda: reader._keys(Filters(run_id=["run-17"]), 50, None),
+        "--run RUN (newest 50)": lambda: reader._keys(Filters(run_id=["run-1"]), 50, None),
     }
     report["seconds, median of 3"] = {name: _timed(question) for name, question in questions.items()}
     store.close()

@@ -19,7 +19,7 @@ from subluminal.fleet.segments import Segment, encode
 from subluminal.fleet.shipping.backlog import part
 from subluminal.fleet.stores.base import open_store
 from subluminal.fleet.stores.reading import Reader
-from subluminal.fleet.stores.tables import ADDED_SINCE, CALLS
+from subluminal.fleet.stores.tables import ADDED_SINCE, CALLS, DOORS, RUNS, Table
 
 
 def recorded(fleet: CollectorProcess, token: str, calls: int = 20, number: int = 1) -> tuple[Segment, list[bytes]]:
@@ -134,28 +134,49 @@ def test_a_call_that_several_doors_saw_is_one_as_on_the_machine(store: str, tmp_
         assert [row["call_id"] for row in rows] == [row["call_id"] for row in fleet.rows("query", "--limit", "0")]
 
 
+def execute(opened: Any, *statements: str) -> None:
+    for statement in statements:
+        opened._do("write", lambda on, sql=statement: on.command(sql) if is_clickhouse(opened) else on.execute(sql))
+
+
+def is_clickhouse(opened: Any) -> bool:
+    return bool(opened.dialect.calls != "calls")
+
+
+def made_at(opened: Any, version: int, table: Table, lacks: tuple[str, ...]) -> None:
+    """As the migrations up to this one have left a store, whose table had fewer columns."""
+    undone = [f"ALTER TABLE {table.name} DROP COLUMN {name}" for name in lacks]
+    if is_clickhouse(opened):
+        view = f"CREATE VIEW {table.name}_once AS SELECT tenant, run_id FROM {table.name} FINAL"
+        versions = ["TRUNCATE TABLE migrations", f"INSERT INTO migrations SELECT number + 1 FROM numbers({version})"]
+        execute(opened, f"DROP VIEW {table.name}_once", *undone, view, *versions)
+    else:
+        execute(opened, *undone, f"DELETE FROM migrations WHERE version > {version}")
+
+
+def stored_call(**told: Any) -> list[Any]:
+    row = {**dict.fromkeys(CALLS.names), "tenant": "t", "run_id": "r", "shim_id": "s", "day": "2026-01-01", **told}
+    return [row[name] for name in CALLS.names]
+
+
 def test_a_store_that_was_made_before_doors_were_joined_is_migrated(store: str) -> None:
     opened = open_store(store)
     opened.migrate(0)
-    execute = opened._do  # type: ignore[attr-defined]
-    is_clickhouse = opened.dialect.calls != "calls"
-    undone = [f"ALTER TABLE calls DROP COLUMN {name}" for name in ADDED_SINCE]
-    for statement in (*(["DROP VIEW calls_once"] if is_clickhouse else []), *undone):
-        execute("write", lambda on, sql=statement: on.command(sql) if is_clickhouse else on.execute(sql))
-    made_before = "CREATE VIEW calls_once AS SELECT tenant, run_id FROM calls FINAL"
-    again = [made_before, "TRUNCATE TABLE migrations", "INSERT INTO migrations VALUES (1)"]
-    for statement in again if is_clickhouse else ["DELETE FROM migrations WHERE version > 1"]:
-        execute("write", lambda on, sql=statement: on.command(sql) if is_clickhouse else on.execute(sql))
+    made_at(opened, 1, CALLS, ADDED_SINCE)
     opened.migrate(0)
-    row = {
-        **dict.fromkeys(CALLS.names),
-        "tenant": "t",
-        "run_id": "r",
-        "shim_id": "s",
-        "call_id": "c",
-        "day": "2026-01-01",
-    }
-    opened.write({"calls": [[row[name] for name in CALLS.names]]})
+    opened.write({"calls": [stored_call(call_id="c")]})
+    assert Reader(opened, "t").count(Filters()) == 1
+    opened.close()
+
+
+def test_a_store_that_did_not_know_the_doors_of_a_run_learns_them(store: str) -> None:
+    opened = open_store(store)
+    opened.migrate(0)
+    same = {"tool_use_id": "use-1", "server_name": "git", "tool_name": "log", "args_hash": "e", "created_ms": 1}
+    doors = [stored_call(call_id=door, transport=door, **same) for door in ("hook", "mcp_stdio")]
+    opened.write({"runs": [["t", "r", *[None] * (len(RUNS.names) - 2)]], "calls": doors})
+    made_at(opened, 2, RUNS, DOORS)
+    opened.migrate(0)
     assert Reader(opened, "t").count(Filters()) == 1
     opened.close()
 

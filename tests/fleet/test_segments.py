@@ -58,6 +58,7 @@ def test_what_was_encoded_is_read_back_byte_for_byte() -> None:
         ("hash", body(sha256="0" * 64)),
         ("lines", body(b"\n".join(LINES))),
         ("lines", body(b"\n" * 11)),
+        ("lines", body(b"\n".join([*LINES[:-1], LINES[-1][:-1] + b',"more":"\xff"}', b""]))),
         ("range", body(last_seq=12)),
         ("range", body(first_seq=5, last_seq=3)),
         ("range", body(last_seq=1 << 63)),
@@ -92,6 +93,7 @@ def test_no_bytes_lead_to_anything_but_a_segment_or_its_refusal(garbage: bytes) 
         ("identity", [LINES[0].replace(b'"shim-1"', b'"shim-2"')]),
         ("range", [LINES[1]]),
         ("range", [LINES[0], LINES[2]]),
+        ("event", [*LINES[:3], LINES[3].replace(b'"latency_ms":3', b'"latency_ms":9223372036854775808')]),
     ],
 )
 def test_a_line_that_is_no_event_of_its_segment_is_refused(word: str, lines: list[bytes]) -> None:
@@ -110,9 +112,9 @@ def test_a_clock_that_is_a_day_or_years_wrong_keeps_its_time_and_chooses_no_part
         (900 * day_ms, None),
     ):
         lines = EventMaker("run-1", "shim-1", start_ms=NOW_MS + skew_ms).whole_run(1)
-        rows = rows_of(Segment("run-1", "shim-1", 1, lines, [(1, 5)]), "acme", "m1", NOW_MS).events
-        assert {row[4] for row in rows} == {day or "2023-11-14"}
-        assert rows[0][5] == NOW_MS + skew_ms + 1
+        found = rows_of(Segment("run-1", "shim-1", 1, lines, [(1, 5)]), "acme", "m1", NOW_MS).lines[0]
+        assert set(found.days) == {day or "2023-11-14"}
+        assert found.ts_ms[0] == NOW_MS + skew_ms + 1
 
 
 def test_a_producer_that_numbers_nothing_is_known_by_the_hash_of_each_line() -> None:
@@ -120,7 +122,7 @@ def test_a_producer_that_numbers_nothing_is_known_by_the_hash_of_each_line() -> 
 
     line = LINES[0].replace(b',"seq":1}', b"}")
     rows = rows_of(Segment("run-1", "shim-1", hashed_seq(line), [line], [(1, 1)]), "acme", "m1", NOW_MS)
-    assert rows.events[0][3] < 0
+    assert rows.lines[0].first_seq < 0
 
 
 def test_parts_of_a_segment_keep_their_numbers_and_places() -> None:

@@ -10,7 +10,6 @@
     shipping/      a machine's ledger to a collector;  client.py: a collector asked as if it were a ledger
     folded.py      runs fetched from a collector, as ledgers of their own;  page/: `sub ui --fleet`
     collector/     the service that takes segments and answers questions;  stores/: where it keeps them
-    metrics.py     the names of every figure, and how Prometheus reads them
     telemetry/     spans and figures for OpenTelemetry
     sidecar.py     the first process of a pod's sidecar
 

@@ -100,6 +100,8 @@ def decode(body: bytes) -> Segment:
     _check_header(header)
     if sha256(text).hexdigest() != header.sha256:
         raise BadSegment("hash", "The events are not those that were hashed.")
+    if not _is_text(text):
+        raise BadSegment("lines", "The events are not UTF-8.")
     lines = text.split(b"\n")
     if lines.pop():
         raise BadSegment("lines", "The last event is not ended by a newline.")
@@ -110,6 +112,14 @@ def decode(body: bytes) -> Segment:
     if sum(count for _, count in header.spans) != len(lines):
         raise BadSegment("spans", "The spans do not add up to the events.")
     return Segment(header.run_id, header.shim_id, header.first_seq, lines, header.spans, header.head)
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _inflated(body: bytes) -> bytes:

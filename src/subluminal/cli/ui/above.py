@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from subluminal.host.home import is_present, joined_file, ledger_db
 
 if TYPE_CHECKING:
-    from subluminal.ledger.read.figures import Figure
+    from subluminal.contracts.figures import Reading
     from subluminal.ledger.read.refused import Messages
 
 Told = dict[str, Any]
@@ -74,7 +74,7 @@ class HereAbove:
 
         return approve(directory, server_name, key, fingerprint)
 
-    def fleet_figures(self) -> list[Figure]:
+    def fleet_figures(self) -> list[Reading]:
         if not is_present(joined_file(self._home)):
             return []
         from subluminal.fleet.telemetry.standing import fleet_figures

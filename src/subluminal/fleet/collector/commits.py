@@ -13,13 +13,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
+from subluminal.contracts import figures
 from subluminal.contracts.errors import SubluminalError
-from subluminal.fleet import metrics as names
+from subluminal.fleet.collector.metrics import Metrics
 from subluminal.fleet.collector.rows import Batch
-from subluminal.fleet.metrics import Metrics
 from subluminal.fleet.stores.base import Store, StoreError
 
-# Written at once; the store's best pace is between this and ten times as many.
+# Written without waiting for more; the store's best pace is between this and ten times as many.
 FULL_EVENTS = 20_000
 # Held in memory, waiting or being written: beyond it senders must come again.
 MAX_PENDING_BYTES = 128 << 20
@@ -59,11 +59,11 @@ class Commits:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(batch, tenant, done))
         self._bytes += batch.bytes
-        self._events += len(batch.events)
+        self._events += batch.events
         self._some.set()
         if self._events >= FULL_EVENTS:
             self._full.set()
-        self._metrics.set(names.PENDING_EVENTS, self._events)
+        self._metrics.set(figures.PENDING_EVENTS, self._events)
         await done
 
     async def run(self) -> None:
@@ -87,13 +87,13 @@ class Commits:
             except Exception as error:
                 fault = error
                 self.is_down = True
-                self._metrics.count(names.STORE_FAILURES)
+                self._metrics.count(figures.STORE_FAILURES)
                 log.error("nothing of %d segments was acknowledged: %s", len(waiting), error)
                 if not isinstance(error, StoreError):
                     log.exception("a commit failed in a way that is no store's")
             self._bytes -= sum(each.batch.bytes for each in waiting)
-            self._metrics.observe(names.COMMIT_SECONDS, time.monotonic() - began)
-            self._metrics.set(names.PENDING_EVENTS, self._events)
+            self._metrics.observe(figures.COMMIT, time.monotonic() - began)
+            self._metrics.set(figures.PENDING_EVENTS, self._events)
             for each in waiting:
                 if each.done.done():
                     continue  # its sender has gone
@@ -109,17 +109,17 @@ class Commits:
             whole.merge(each.batch)
         written = self._store.write(whole.rows())
         for each in waiting:
-            self._metrics.count(names.EVENTS, len(each.batch.events), ("tenant", each.tenant))
+            self._metrics.count(figures.EVENTS, each.batch.events, ("tenant", each.tenant))
             for action, calls in each.batch.decided.items():
-                self._metrics.count(names.CALLS, calls, ("decision", action))
+                self._metrics.count(figures.CALLS, calls, ("decision", action))
             for kind, calls in each.batch.failed.items():
-                self._metrics.count(names.ERRORS, calls, ("class", kind))
+                self._metrics.count(figures.ERRORS, calls, ("class", kind))
         if written.duplicates:
-            self._metrics.count(names.DUPLICATES, written.duplicates)
+            self._metrics.count(figures.DUPLICATES, written.duplicates)
         if written.conflicts:
             self._alert(written.conflicts)
         if written.conflicts is None:
-            self._touched.update(dict.fromkeys(row[:3] for row in whole.events))
+            self._touched.update(dict.fromkeys(each[:3] for each in whole.lines))
             self._look_for_conflicts()
 
     def _look_for_conflicts(self) -> None:
@@ -134,7 +134,7 @@ class Commits:
                 self._conflicts[producer] = count
 
     def _alert(self, count: int) -> None:
-        self._metrics.count(names.CONFLICTS, count)
+        self._metrics.count(figures.CONFLICTS, count)
         log.warning("CONFLICT: %d events were there with other bytes; both are kept (`conflicts` in the store)", count)
 
     def close(self) -> None:

@@ -15,9 +15,10 @@ from subluminal.contracts import events as ev
 from subluminal.contracts.moments import epoch_ms, rfc3339
 from subluminal.contracts.tool_use import tool_use_id
 from subluminal.fleet.segments import BadSegment, Segment
-from subluminal.fleet.stores.tables import CALLS, GREATEST, LEAST, RUNS
+from subluminal.fleet.stores.base import Lines
+from subluminal.fleet.stores.tables import CALLS, DOORS, GREATEST, LEAST, RUNS
 from subluminal.ledger.fold.ownership import is_foreign
-from subluminal.ledger.fold.reading import AnyEvent, BadEvent, read_event
+from subluminal.ledger.fold.reading import MAX_SEQ, AnyEvent, BadEvent, read_event
 from subluminal.ledger.store.events import hashed_seq
 
 DAY_MS = 86_400_000
@@ -37,7 +38,7 @@ class Batch:
     """Rows of one or more segments, by table; of a call or run that several tell of, one row."""
 
     def __init__(self) -> None:
-        self.events: list[tuple[Any, ...]] = []
+        self.lines: list[Lines] = []
         self.calls: dict[tuple[str, ...], list[Any]] = {}
         self.runs: dict[tuple[str, str], list[Any]] = {}
         self.spans: dict[tuple[Any, ...], None] = {}
@@ -47,7 +48,7 @@ class Batch:
         self.failed: Counter[str] = Counter()
 
     def merge(self, other: Batch) -> None:
-        self.events += other.events
+        self.lines += other.lines
         for key, row in other.calls.items():
             known = self.calls.setdefault(key, row)
             if known is not row:
@@ -60,13 +61,17 @@ class Batch:
         self.heads.update(other.heads)
         self.bytes += other.bytes
 
+    @property
+    def events(self) -> int:
+        return sum(len(each.lines) for each in self.lines)
+
     def rows(self) -> dict[str, list[Any]]:
         return {
             "spans": list(self.spans),
             "heads": list(self.heads),
             "runs": list(self.runs.values()),
             "calls": list(self.calls.values()),
-            "events": self.events,
+            "events": self.lines,
         }
 
 
@@ -79,21 +84,28 @@ def _join(known: list[Any], row: list[Any]) -> None:
 def rows_of(segment: Segment, tenant: str, machine: str, now_ms: int) -> Batch:
     """BadSegment names the first line that is wrong, by its number."""
     batch = Batch()
-    run_id, shim_id = segment.run_id, segment.shim_id
+    run_id, shim_id, first_seq = segment.run_id, segment.shim_id, segment.first_seq
     run: list[Any] = [None] * len(_RUN)
     run[0], run[1] = tenant, run_id
-    day = ""
+    times: list[int] = []
+    types: list[str] = []
+    days: list[str] = []
     places = (n + at for n, count in segment.spans for at in range(count))
-    for seq, line in enumerate(segment.lines, segment.first_seq):
+    for seq, line in enumerate(segment.lines, first_seq):
         event = _event(line, segment, seq)
         ts_ms = epoch_ms(event.ts)
-        day = _day(ts_ms, now_ms)
-        batch.events.append((tenant, run_id, shim_id, seq, day, ts_ms, now_ms, machine, _type_of(event), line.decode()))
-        _tell_run(run, event, ts_ms)
-        _tell_call(batch, event, tenant, seq, next(places, 0), ts_ms, day)
+        if not times:
+            _tell_who(run, event)
+        if not times or ts_ms // DAY_MS != times[-1] // DAY_MS:
+            day = _day(ts_ms, now_ms)
+        times.append(ts_ms)
+        types.append(_type_of(event))
+        days.append(day)
+        _tell_call(batch, run, event, seq, next(places, 0), ts_ms, day)
+    run[_RUN["first_ms"]], run[_RUN["last_ms"]] = min(times), max(times)
+    batch.lines.append(Lines(tenant, run_id, shim_id, machine, now_ms, first_seq, days, times, types, segment.lines))
     batch.bytes = sum(map(len, segment.lines))
     batch.runs[tenant, run_id] = run
-    first_seq = segment.first_seq
     for n, count in segment.spans:
         batch.spans[tenant, run_id, machine, shim_id, n, first_seq, count, day] = None
         first_seq += count
@@ -135,28 +147,26 @@ def _day(ts_ms: int, now_ms: int) -> str:
     return text
 
 
-def _tell_run(run: list[Any], event: AnyEvent, ts_ms: int) -> None:
+def _tell_who(run: list[Any], event: AnyEvent) -> None:
     """ "unknown" is what a shim says that was told nothing."""
-    first, last = _RUN["first_ms"], _RUN["last_ms"]
-    if run[first] is None:
-        run[first] = run[last] = ts_ms
-        for name in _IDENTITY:
-            value = getattr(event, name)
-            run[_RUN[name]] = None if value == "unknown" else value
-        run[_RUN["principal"]] = None if event.principal is UNSET else event.principal
-    elif ts_ms > run[last]:
-        run[last] = ts_ms
-    elif ts_ms < run[first]:
-        run[first] = ts_ms
+    for name in _IDENTITY:
+        value = getattr(event, name)
+        run[_RUN[name]] = None if value == "unknown" else value
+    run[_RUN["principal"]] = None if event.principal is UNSET else event.principal
 
 
-def _tell_call(batch: Batch, event: AnyEvent, tenant: str, seq: int, n: int, ts_ms: int, day: str) -> None:
+def _tell_door(run: list[Any], door: str) -> None:
+    for name, choose in zip(DOORS, (min, max), strict=True):
+        run[_RUN[name]] = door if run[_RUN[name]] is None else choose(run[_RUN[name]], door)
+
+
+def _tell_call(batch: Batch, run: list[Any], event: AnyEvent, seq: int, n: int, ts_ms: int, day: str) -> None:
     if not isinstance(event, (ev.ToolCallStart, ev.ToolCallDecision, ev.ToolCallEnd)):
         return
     call, shim_id = event.call, event.source.shim_id
     if is_foreign(call.call_id, shim_id):
         return
-    key = (tenant, event.run_id, shim_id, call.call_id)
+    key = (run[0], run[1], shim_id, call.call_id)
     row = batch.calls.get(key)
     if row is None:
         row = batch.calls[key] = [*key, *[None] * (len(_CALL) - len(key))]
@@ -167,10 +177,14 @@ def _tell_call(batch: Batch, event: AnyEvent, tenant: str, seq: int, n: int, ts_
         if row[_START_SEQ] is None:
             row[_START_SEQ], row[_CREATED], row[_ARGS], row[_DAY] = seq, ts_ms, call.args_hash, day
             row[_TRANSPORT], row[_START_N], context = event.call.transport, n, event.call.call_context
-            row[_USE_ID] = None if context is UNSET else tool_use_id(context)
+            if context is not UNSET and (use_id := tool_use_id(context)) is not None:
+                row[_USE_ID] = use_id
+                _tell_door(run, event.call.transport)
     elif isinstance(event, ev.ToolCallDecision):
         _tell_decision(batch, row, event.decision, seq)
     elif row[_END_SEQ] is None:
+        if event.latency_ms > MAX_SEQ:  # no store would take it, nor what is committed with it
+            raise BadSegment("event", f"Event {seq} has a latency beyond 64 bits.")
         row[_END_SEQ], row[_STATUS], row[_LATENCY] = seq, event.status, event.latency_ms
         if event.error is not UNSET:
             row[_ERROR] = event.error.class_

@@ -21,16 +21,17 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from subluminal.contracts import figures
 from subluminal.contracts.errors import SubluminalError, UsageError
-from subluminal.fleet import metrics as names
 from subluminal.fleet.collector.commits import Busy, Commits
 from subluminal.fleet.collector.credentials import READ, SHIP, Caller, Credentials, NotAllowed
+from subluminal.fleet.collector.metrics import Metrics
 from subluminal.fleet.collector.questions import Questions
 from subluminal.fleet.collector.quotas import Quotas
 from subluminal.fleet.collector.rows import Batch, rows_of
-from subluminal.fleet.metrics import CONTENT_TYPE, Metrics
 from subluminal.fleet.segments import MAX_BODY_BYTES, BadSegment, decode
 from subluminal.fleet.stores.base import Store, StoreError
+from subluminal.ledger.http.metrics import CONTENT_TYPE
 
 # A machine that is told to come again does so within this and three times as much.
 _RETRY_S = 2.0
@@ -95,11 +96,11 @@ class Service:
         except NotAllowed as error:
             return _answer(401, {"error": str(error)}, {"WWW-Authenticate": "Bearer"})
         except Busy as error:
-            self.metrics.count(names.SEGMENTS, 1, ("outcome", "busy"))
+            self.metrics.count(figures.SEGMENTS, 1, ("outcome", "busy"))
             return _answer(503, {"error": str(error)}, _retry_after(_RETRY_S))
         except BadSegment as error:
-            self.metrics.count(names.SEGMENTS, 1, ("outcome", "rejected"))
-            self.metrics.count(names.REJECTED, 1, ("reason", error.word))
+            self.metrics.count(figures.SEGMENTS, 1, ("outcome", "rejected"))
+            self.metrics.count(figures.REJECTED_SEGMENTS, 1, ("reason", error.word))
             return _answer(422, {"error": str(error), "reason": error.word})
         except StoreError as error:
             log.error("%s", error)
@@ -109,7 +110,7 @@ class Service:
         except SubluminalError as error:
             return _answer(404, {"error": str(error), "hint": error.hint})
         except web.HTTPRequestEntityTooLarge:
-            self.metrics.count(names.REJECTED, 1, ("reason", "size"))
+            self.metrics.count(figures.REJECTED_SEGMENTS, 1, ("reason", "size"))
             return _answer(413, {"error": f"A segment has at most {MAX_BODY_BYTES:,} bytes.", "reason": "size"})
 
     def _caller(self, request: web.Request, need: str) -> Caller:
@@ -123,7 +124,7 @@ class Service:
         caller = self._caller(request, SHIP)
         wait_s = self._quotas.wait_s(caller.tenant, time.monotonic())
         if wait_s:
-            self.metrics.count(names.SEGMENTS, 1, ("outcome", "quota"))
+            self.metrics.count(figures.SEGMENTS, 1, ("outcome", "quota"))
             error = {"error": f"{caller.tenant} is beyond its quota."}
             answer = _answer(429, error, _retry_after(wait_s))
             answer.force_close()  # its body was not read, and is not going to be
@@ -139,12 +140,12 @@ class Service:
         self._quotas.charge(caller.tenant, len(segment.lines), time.monotonic())
         await self._commits.put(batch, caller.tenant)
         self._measure(batch, now_ms)
-        self.metrics.count(names.SEGMENTS, 1, ("outcome", "acked"))
+        self.metrics.count(figures.SEGMENTS, 1, ("outcome", "acked"))
         return _answer(200, {"acked": [segment.first_seq, segment.last_seq]})
 
     def _measure(self, batch: Batch, now_ms: int) -> None:
         """Of its last event: a clock that is ahead shows as no lag."""
-        self.metrics.observe(names.INGEST_LAG, max(0.0, (now_ms - batch.events[-1][5]) / 1000))
+        self.metrics.observe(figures.ARRIVAL_LAG, max(0.0, (now_ms - batch.lines[-1].ts_ms[-1]) / 1000))
 
     async def _cursor(self, request: web.Request) -> web.Response:
         caller = self._caller(request, SHIP)

@@ -25,12 +25,29 @@ class Written(NamedTuple):
     conflicts: int | None
 
 
+class Lines(NamedTuple):
+    """The events of one segment, which become rows of `events`: what they have in common, and the rest as columns."""
+
+    tenant: str
+    run_id: str
+    shim_id: str
+    machine: str
+    received_ms: int
+    first_seq: int
+    days: list[str]
+    ts_ms: list[int]
+    types: list[str]
+    lines: list[bytes]
+
+
 class Store(Protocol):
     """Thread-safe, one statement at a time for each method of writing and of reading."""
 
     def migrate(self, retention_days: int) -> None: ...
 
-    def write(self, rows: dict[str, list[Any]]) -> Written: ...
+    def write(self, rows: dict[str, list[Any]]) -> Written:
+        """By table, rows in the order of its columns; of `events`, `Lines`."""
+        ...
 
     def conflicts_among(self, producers: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], int]:
         """Of these (tenant, run_id, shim_id), how many events have several lines; those that have none are left out."""
@@ -58,6 +75,7 @@ class Dialect(NamedTuple):
     heads: str
     nulls_last: str
     contains: str  # whether a text holds another, in any case of ASCII letters
+    few: str  # whether something is among what a query finds, which are few: an index leads from them
     day_of: str  # text of a moment in milliseconds, as local tables show it
     divided: str  # whole numbers, to a whole number
 

@@ -9,6 +9,7 @@ order.
 from __future__ import annotations
 
 from subluminal.contracts.vocabulary import ACTION_STRICTNESS
+from subluminal.fleet.stores.base import Dialect
 from subluminal.ledger.fold.joined import MAX_ALIKE
 
 _NAME = "run_id, shim_id, call_id"
@@ -33,13 +34,11 @@ def passed_over(calls: str, which: str = "") -> str:
     return f"SELECT {_NAME} FROM ({placed}) AS placed WHERE place > 1"
 
 
-def stands(calls: str, matching: str) -> str:
-    """As a condition on `calls`. `matching`: conditions that say which runs it is about.
+def stands(dialect: Dialect, which: str) -> str:
+    """As a condition on `calls`. `which`: conditions on `runs` that every run which it is about meets.
 
-    Sorting calls takes far longer than counting them: only those of runs that several doors saw are sorted."""
-    runs = (
-        f"SELECT run_id FROM {calls} WHERE tenant = :tenant AND tool_use_id IS NOT NULL"
-        f" AND run_id IN (SELECT run_id FROM {calls} WHERE {matching})"
-        " GROUP BY run_id HAVING min(coalesce(transport, 'unknown')) <> max(coalesce(transport, 'unknown'))"
-    )
-    return f"(tool_use_id IS NULL OR ({_NAME}) NOT IN ({passed_over(calls, f'AND run_id IN ({runs})')}))"
+    Sorting calls takes far longer than counting them: only those of runs that several doors saw are sorted, and only
+    those are looked for among what is passed over."""
+    several = f"SELECT run_id FROM {dialect.runs} WHERE {which} AND least_door <> greatest_door"
+    others = passed_over(dialect.calls, f"AND {dialect.few.format('run_id', several)}")
+    return f"(tool_use_id IS NULL OR run_id NOT IN ({several}) OR ({_NAME}) NOT IN ({others}))"

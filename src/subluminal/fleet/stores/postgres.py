@@ -8,23 +8,26 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from typing import Any
 
 import psycopg
 
-from subluminal.fleet.stores.base import Dialect, StoreError, Written
+from subluminal.fleet.stores.base import Dialect, Lines, StoreError, Written
 from subluminal.fleet.stores.tables import (
     ADDED_SINCE,
     CALLS,
     DAY,
+    DOORS,
+    DOORS_KNOWN,
     EVENTS,
     FILL,
     KEY,
     LEAST,
     LINE_HASH,
     NUMBER,
+    RUNS,
     TABLES,
     Column,
     Table,
@@ -42,13 +45,16 @@ DIALECT = Dialect(
     heads="heads",
     nulls_last="NULLS LAST",
     contains="position({1} in lower({0})) > 0",
+    few="{} = ANY (ARRAY({}))",
     day_of="to_char(to_timestamp({} / 1000.0) AT TIME ZONE 'UTC', '{}')",
     divided="(({}) / ({}))",
 )
 
 
 def _column(column: Column) -> str:
-    return f"{_name(column.name)} {_TYPES[column.kind]}{' NOT NULL' if column.merge == KEY else ''}"
+    """The least and the greatest of doors are found here and by the collector: both must have one order of texts."""
+    order = ' COLLATE "C"' if column.name in DOORS else ""
+    return f"{_name(column.name)} {_TYPES[column.kind]}{order}{' NOT NULL' if column.merge == KEY else ''}"
 
 
 def _name(name: str) -> str:
@@ -66,6 +72,11 @@ def _create(table: Table) -> str:
     return f"CREATE TABLE {table.name} ({', '.join(columns)}, PRIMARY KEY ({_names(table.key)}))"
 
 
+def _added(table: Table, names: tuple[str, ...]) -> list[str]:
+    columns = [_column(column) for column in table.columns if column.name in names]
+    return [f"ALTER TABLE {table.name} ADD COLUMN IF NOT EXISTS {column}" for column in columns]
+
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         *(_create(table) for table in TABLES),
@@ -78,12 +89,14 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE VIEW events_once AS SELECT * FROM events",
     ),
     (
-        *(
-            f"ALTER TABLE calls ADD COLUMN IF NOT EXISTS {_column(column)}"
-            for column in CALLS.columns
-            if column.name in ADDED_SINCE
-        ),
+        *_added(CALLS, ADDED_SINCE),
         "CREATE INDEX calls_use ON calls (tenant, run_id, tool_use_id) WHERE tool_use_id IS NOT NULL",
+    ),
+    (
+        *_added(RUNS, DOORS),
+        f"UPDATE runs SET ({', '.join(DOORS)}) = (found.least, found.greatest) FROM ({DOORS_KNOWN}) AS found"
+        " WHERE runs.tenant = found.tenant AND runs.run_id = found.run_id",
+        "CREATE INDEX IF NOT EXISTS runs_doors ON runs (tenant, run_id) WHERE least_door <> greatest_door",
     ),
     # For whoever asks what has just arrived (`arrivals`).
     ("CREATE INDEX IF NOT EXISTS events_received ON events (tenant, received_ms)",),
@@ -191,13 +204,21 @@ def _write(connection: psycopg.Connection[Any], rows: dict[str, list[Any]]) -> W
         if not found:
             continue
         if table is EVENTS:
-            _copy(connection, table, ((*row, sha256(row[-1].encode()).digest()) for row in found), (LINE_HASH,))
-            written = _keep_events(connection, len(found))
+            _copy(connection, table, (row for lines in found for row in _event_rows(lines)), (LINE_HASH,))
+            written = _keep_events(connection, sum(len(lines.lines) for lines in found))
         else:
             # In one order everywhere: two collectors that write the same rows wait for each other and do not die.
             _copy(connection, table, sorted(found, key=lambda row: [str(part) for part in row[: len(table.key)]]), ())
             _keep_rows(connection, table)
     return written
+
+
+def _event_rows(lines: Lines) -> Iterator[tuple[Any, ...]]:
+    """In the order of `EVENTS`, and the hash."""
+    who, received_ms, machine = (lines.tenant, lines.run_id, lines.shim_id), lines.received_ms, lines.machine
+    columns = zip(lines.days, lines.ts_ms, lines.types, lines.lines, strict=True)
+    for seq, (day, ts_ms, kind, line) in enumerate(columns, lines.first_seq):
+        yield *who, seq, day, ts_ms, received_ms, machine, kind, line.decode(), sha256(line).digest()
 
 
 def _copy(

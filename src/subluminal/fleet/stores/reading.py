@@ -32,6 +32,8 @@ _KEY_COLUMNS = ", ".join(("coalesce(created_ms, -1)", *_KEY[1:], *_NUMBERS, "too
 _STEPS = {"day": ("%Y-%m-%d", "YYYY-MM-DD"), "hour": ("%Y-%m-%dT%H", 'YYYY-MM-DD"T"HH24')}
 _STEPS["minute"] = ("%Y-%m-%dT%H:%i", 'YYYY-MM-DD"T"HH24:MI')
 GROUPS = (*(found.column for found in CALL_FILTERS if found.kind in LISTS), *_STEPS)
+# Filters of calls, as far as they say something of the runs.
+_RUNS_OF = {"run_id": "run_id IN :asked", "since_ms": "last_ms >= :asked", "until_ms": "first_ms < :asked"}
 _OF_RUNS = ("run_start", "run_end", "model_message")
 _OF_PRODUCERS = ("shim_id", "host_id", "proc_id", "started_at", "ended_at", "status")
 # Keys in one question: more make a statement that engines refuse.
@@ -110,9 +112,14 @@ class Reader:
         sql = passed_over(self.dialect.calls, "AND (run_id, tool_use_id) IN :named")
         return {tuple(row) for row in self.select(sql, named=named)}
 
-    def _add_standing(self, where: Where) -> None:
-        """For whoever counts, after all that was asked for."""
-        where.pieces.append(stands(self.dialect.calls, where.sql))
+    def _add_standing(self, where: Where, filters: Filters) -> None:
+        """For whoever counts. What a run has seen lies between its first moment and its last."""
+        runs = Where(self._tenant)
+        runs.values = where.values  # one set of values, so that no name stands for two
+        for name, sql in _RUNS_OF.items():
+            if name in filters.asked:
+                runs.add(sql, asked=filters.asked[name])
+        where.pieces.append(stands(self.dialect, runs.sql))
 
     def folded(self, keys: list[Key]) -> list[TypedCall | None]:
         return [fold(events) for events in self.events_of(keys)]
@@ -140,7 +147,7 @@ class Reader:
             return self._count_one_by_one(filters)
         where = Where(self._tenant)
         call_conditions(self._store, where, filters)
-        self._add_standing(where)
+        self._add_standing(where, filters)
         return int(
             self._store.select(f"SELECT count(*) FROM {self.dialect.calls} WHERE {where.sql}", where.values)[0][0]
         )
@@ -165,7 +172,7 @@ class Reader:
         """`by`: names, and the SQL of each."""
         where = Where(self._tenant)
         call_conditions(self._store, where, filters)
-        self._add_standing(where)
+        self._add_standing(where, filters)
         fine = {**by, "decision": "decision", "status": "status"}
         places = ", ".join(map(str, range(1, len(fine) + 2)))
         sql = f"SELECT {', '.join(fine.values())}, latency_ms, count(*) FROM {self.dialect.calls} WHERE {where.sql}"
@@ -206,7 +213,7 @@ class Reader:
             of_calls = Where(self._tenant)
             of_calls.values = where.values  # one set of values, so that no name stands for two
             call_conditions(self._store, of_calls, calls)
-            self._add_standing(of_calls)
+            self._add_standing(of_calls, calls)
             where.pieces.append(f"run_id IN (SELECT run_id FROM {self.dialect.calls} WHERE {of_calls.sql})")
         if cursor is not None:
             ms, run_id = cursor_key(cursor, 2)
@@ -251,10 +258,10 @@ class Reader:
         for run_id, shim_id in self.select(sql, runs=run_ids):
             if shim_id not in found[run_id].producers:
                 found[run_id].ended_at, found[run_id].status = None, "RUNNING"
+        which = "tenant = :tenant AND run_id IN :runs"
         sql = (
             f"SELECT run_id, decision, status, count(*) FROM {self.dialect.calls} WHERE tenant = :tenant"
-            f" AND run_id IN :runs AND {stands(self.dialect.calls, 'tenant = :tenant AND run_id IN :runs')}"
-            " GROUP BY 1, 2, 3"
+            f" AND run_id IN :runs AND {stands(self.dialect, which)} GROUP BY 1, 2, 3"
         )
         for run_id, decision, status, calls in self.select(sql, runs=run_ids):
             _count(found[run_id].counts, decision, status, calls)

@@ -47,7 +47,7 @@ def recoveries(reader: Reader, run_ids: Sequence[str]) -> list[Row]:
 def _reactions(reader: Reader, run: Run, first_ms: int) -> list[Reaction]:
     """Its calls from the first refusal on; a further leg is part of its call."""
     of_run = "tenant = :tenant AND run_id = :run"
-    standing = stands(reader.dialect.calls, of_run)
+    standing = stands(reader.dialect, of_run)
     keys = reader.keys_in(f"run_id = :run AND created_ms >= :first AND {standing}", run=run.run_id, first=first_ms)
     calls: list[Made] = []
     reasons: list[str | None] = []

@@ -3,7 +3,7 @@
 events   the exact lines, by (tenant, run, shim, seq, hash of the line): the record. Everything else follows from it.
 calls    what filters ask about, as far as it is known: parts of a call that came in different segments become one row.
          A call that several doors saw is a row of each; which of them stands is found while reading (`joined`).
-runs     who acted, and when first and last.
+runs     who acted, and when first and last; by the least and the greatest of its doors, whether there were several.
 spans    which events stand where in the chain of a run on a machine; heads: what that chain's hash was.
 
 A later part fills in what an earlier one left open (`FILL`), in whichever order they come. Where a call was decided
@@ -96,7 +96,16 @@ RUNS = Table(
         *(column._replace(merge=GREATEST) for column in _IDENTITY),
         Column("first_ms", NUMBER, LEAST),
         Column("last_ms", NUMBER, GREATEST),
+        Column("least_door", WORD, LEAST),
+        Column("greatest_door", WORD, GREATEST),
     ),
+)
+# Of `runs`, added later: of the transports that have seen calls with the client's id, the first and the last by name.
+DOORS = ("least_door", "greatest_door")
+# What a store that was made without them knows of them.
+DOORS_KNOWN = (
+    "SELECT tenant, run_id, min(coalesce(transport, 'unknown')) AS least,"
+    " max(coalesce(transport, 'unknown')) AS greatest FROM calls WHERE tool_use_id IS NOT NULL GROUP BY tenant, run_id"
 )
 SPANS = Table(
     "spans",

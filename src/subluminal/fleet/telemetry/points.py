@@ -2,58 +2,47 @@
 
 from __future__ import annotations
 
-from opentelemetry.proto.metrics.v1.metrics_pb2 import (
-    AGGREGATION_TEMPORALITY_CUMULATIVE,
-    Gauge,
-    Histogram,
-    HistogramDataPoint,
-    Metric,
-    NumberDataPoint,
-    Sum,
-)
+from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+from opentelemetry.proto.metrics.v1 import metrics_pb2 as otlp
 
+from subluminal.contracts.figures import Histogram, Labels, Reading
 from subluminal.fleet.telemetry.spans import attributes
-from subluminal.ledger.read.figures import Figure, Figures
-from subluminal.ledger.read.tally import BOUNDS_S, Durations
+
+_CUMULATIVE = otlp.AGGREGATION_TEMPORALITY_CUMULATIVE
 
 
-def metrics_of(watched: Figures, began_ns: int, now_ns: int) -> list[Metric]:
-    found = [_metric(figure, began_ns, now_ns) for figure in watched.figures]
-    if watched.durations:
-        points = [_durations(error, one, began_ns, now_ns) for error, one in sorted(watched.durations.items())]
-        whole = Histogram(data_points=points, aggregation_temporality=AGGREGATION_TEMPORALITY_CUMULATIVE)
-        found.append(Metric(name="mcp.client.operation.duration", unit="s", histogram=whole))
-    return found
+def metrics_of(readings: list[Reading], began_ns: int, now_ns: int) -> list[otlp.Metric]:
+    return [_metric(reading, began_ns, now_ns) for reading in readings]
 
 
-def _metric(figure: Figure, began_ns: int, now_ns: int) -> Metric:
-    is_count = figure.kind == "count"
-    points = [
-        NumberDataPoint(
-            attributes=attributes({f"subluminal.{name}": value for name, value in labels}),
-            start_time_unix_nano=began_ns if is_count else 0,
-            time_unix_nano=now_ns,
-            as_double=value,
-        )
-        for labels, value in figure.points
-    ]
-    metric = Metric(name=figure.name, description=figure.about, unit=figure.unit)
-    if is_count:
-        metric.sum.CopyFrom(
-            Sum(data_points=points, aggregation_temporality=AGGREGATION_TEMPORALITY_CUMULATIVE, is_monotonic=True)
-        )
+def _metric(reading: Reading, began_ns: int, now_ns: int) -> otlp.Metric:
+    figure = reading.figure
+    began = 0 if figure.kind == "gauge" else began_ns
+    points = [_point(labels, value, began, now_ns) for labels, value in reading.points]
+    metric = otlp.Metric(name=figure.name, description=figure.about, unit=figure.unit)
+    if figure.kind == "histogram":
+        metric.histogram.CopyFrom(otlp.Histogram(data_points=points, aggregation_temporality=_CUMULATIVE))
+    elif figure.kind == "count":
+        whole = otlp.Sum(data_points=points, aggregation_temporality=_CUMULATIVE, is_monotonic=True)
+        metric.sum.CopyFrom(whole)
     else:
-        metric.gauge.CopyFrom(Gauge(data_points=points))
+        metric.gauge.CopyFrom(otlp.Gauge(data_points=points))
     return metric
 
 
-def _durations(error: str, durations: Durations, began_ns: int, now_ns: int) -> HistogramDataPoint:
-    return HistogramDataPoint(
-        attributes=attributes({"mcp.method.name": "tools/call", "error.type": error or None}),
-        start_time_unix_nano=began_ns,
-        time_unix_nano=now_ns,
-        count=durations.count,
-        sum=durations.sum_s,
-        bucket_counts=durations.counts,
-        explicit_bounds=BOUNDS_S,
-    )
+def _point(
+    labels: Labels, value: float | Histogram, began_ns: int, now_ns: int
+) -> otlp.NumberDataPoint | otlp.HistogramDataPoint:
+    point: otlp.NumberDataPoint | otlp.HistogramDataPoint
+    if isinstance(value, Histogram):
+        point = otlp.HistogramDataPoint(count=sum(value.counts), sum=value.sum, bucket_counts=value.counts)
+        point.explicit_bounds.extend(value.bounds)
+    else:
+        point = otlp.NumberDataPoint(as_double=value)
+    point.attributes.extend(_attributes(labels))
+    point.start_time_unix_nano, point.time_unix_nano = began_ns, now_ns
+    return point
+
+
+def _attributes(labels: Labels) -> list[KeyValue]:
+    return attributes({name if "." in name else f"subluminal.{name}": value for name, value in labels})

@@ -7,13 +7,14 @@ from time import monotonic, time_ns
 from typing import Any
 
 from subluminal import __version__
+from subluminal.contracts.figures import Reading
 from subluminal.fleet.extras import require_extra
 from subluminal.fleet.telemetry.exporting import SCHEMA_URL, SCOPE, batches, resource
 from subluminal.fleet.telemetry.sending import Later, post
 from subluminal.fleet.telemetry.settings import Settings, read_settings
 from subluminal.fleet.telemetry.standing import fleet_figures
 from subluminal.host.identity import host_id
-from subluminal.ledger.read.figures import Figures, Watch
+from subluminal.ledger.read.figures import Watch
 from subluminal.ledger.store.schema import NoLedger
 
 LOOK_S = 2.0
@@ -61,16 +62,16 @@ class Telemetry:
             self.spans_sent += batch.size - refused
             self.spans_refused += refused
         if monotonic() >= self._metrics_at:
-            send_metrics(settings, self._watch.look(), fleet_figures(self._home), self._began_ns)
+            send_metrics(settings, [*self._watch.look(), *fleet_figures(self._home)], self._began_ns)
             self._metrics_at = monotonic() + settings.metrics_every_s
 
 
-def send_metrics(settings: Settings, watched: Figures, joined: list[Any], began_ns: int) -> None:
-    body = metrics_request(Figures([*watched.figures, *joined], watched.durations), began_ns, time_ns())
+def send_metrics(settings: Settings, readings: list[Reading], began_ns: int) -> None:
+    body = metrics_request(readings, began_ns, time_ns())
     post(settings.endpoint, "/v1/metrics", body, settings.headers)
 
 
-def metrics_request(watched: Figures, began_ns: int, now_ns: int) -> bytes:
+def metrics_request(readings: list[Reading], began_ns: int, now_ns: int) -> bytes:
     from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
     from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
     from opentelemetry.proto.metrics.v1.metrics_pb2 import ResourceMetrics, ScopeMetrics
@@ -78,6 +79,6 @@ def metrics_request(watched: Figures, began_ns: int, now_ns: int) -> bytes:
     from subluminal.fleet.telemetry.points import metrics_of
 
     scope = InstrumentationScope(name=SCOPE, version=__version__)
-    own = ScopeMetrics(scope=scope, metrics=metrics_of(watched, began_ns, now_ns), schema_url=SCHEMA_URL)
+    own = ScopeMetrics(scope=scope, metrics=metrics_of(readings, began_ns, now_ns), schema_url=SCHEMA_URL)
     whole = ResourceMetrics(resource=resource(host_id()), scope_metrics=[own], schema_url=SCHEMA_URL)
     return bytes(ExportMetricsServiceRequest(resource_metrics=[whole]).SerializeToString())

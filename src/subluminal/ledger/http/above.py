@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from subluminal.ledger.read.figures import Figure
+from subluminal.contracts.figures import Reading
 from subluminal.ledger.read.refused import Messages
 
 Told = dict[str, Any]
@@ -44,5 +44,5 @@ class Above(Protocol):
     def approve(self, directory: str, server_name: str, key: str, fingerprint: str) -> Told:
         """Accept what a server says of a tool, if it is still this."""
 
-    def fleet_figures(self) -> list[Figure]:
+    def fleet_figures(self) -> list[Reading]:
         """Of a machine that has joined a fleet: its snapshot, its stop, what is still to be shipped. Else nothing."""

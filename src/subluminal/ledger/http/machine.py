@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from subluminal.contracts.figures import Reading
 from subluminal.contracts.filters import EventFilters, HintFilters
 from subluminal.host.home import ledger_db, ledger_socket
 from subluminal.host.record.ledgerd import socket_address
@@ -22,7 +23,7 @@ from subluminal.ledger.http.answers import json_answer
 from subluminal.ledger.http.api import is_upgrade, no_socket, open_socket, read_filters, until_closed
 from subluminal.ledger.http.metrics import CONTENT_TYPE, metrics_text
 from subluminal.ledger.http.openapi import document
-from subluminal.ledger.read.figures import Figures, Watch
+from subluminal.ledger.read.figures import Watch
 from subluminal.ledger.read.hints import hint_rules
 from subluminal.ledger.read.ledger import open_ledger
 
@@ -87,10 +88,8 @@ class Machine:
             watched = await asyncio.to_thread(self._look)
         return web.Response(text=metrics_text(watched), headers={"Content-Type": CONTENT_TYPE})
 
-    def _look(self) -> Figures:
-        watched = self._watch.look()
-        joined = [] if self._above is None else self._above.fleet_figures()
-        return Figures([*watched.figures, *joined], watched.durations)
+    def _look(self) -> list[Reading]:
+        return [*self._watch.look(), *([] if self._above is None else self._above.fleet_figures())]
 
 
 async def _relay(reader: asyncio.StreamReader, socket: web.WebSocketResponse) -> None:

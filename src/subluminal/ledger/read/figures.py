@@ -1,37 +1,15 @@
-"""The figures that are watched from outside, as values: Prometheus' page (`ledger.http.metrics`) and OpenTelemetry
-(`fleet.telemetry`) are both made from them.
-
-No run, agent or pod is a label: their number has no bound, and what is watched must stay small for those who keep it.
-"""
+"""A machine's figures (`contracts.figures`) as they are now."""
 
 from __future__ import annotations
 
 import os
-from typing import Literal, NamedTuple
 
+from subluminal.contracts import figures as known
+from subluminal.contracts.figures import Labels, Reading, one
 from subluminal.host.home import ledger_db, spool_dir
 from subluminal.host.record.journal import list_journals
-from subluminal.ledger.read.tally import Durations, Tally
+from subluminal.ledger.read.tally import Tally
 from subluminal.ledger.store.schema import open_reader
-
-Labels = tuple[tuple[str, str], ...]
-
-
-class Figure(NamedTuple):
-    """`unit`: UCUM's word, as OpenTelemetry writes it. A count only grows; a gauge is as it is now."""
-
-    name: str
-    about: str
-    unit: str
-    kind: Literal["count", "gauge"]
-    points: list[tuple[Labels, float]]
-
-
-class Figures(NamedTuple):
-    """`durations`: those of `mcp.client.operation.duration`, by error class."""
-
-    figures: list[Figure]
-    durations: dict[str, Durations]
 
 
 class Watch:
@@ -46,7 +24,7 @@ class Watch:
         finally:
             connection.close()
 
-    def look(self) -> Figures:
+    def look(self) -> list[Reading]:
         connection = open_reader(self._path)
         try:
             self._tally.advance(connection)
@@ -56,38 +34,27 @@ class Watch:
             connection.close()
         sizes = _sizes(spool_dir(self._home))
         lag = sum(max(0, size - offsets.get(name, 0)) for name, size in sizes.items())
-        return Figures([*self._counts(), *_gauges(lag, sum(sizes.values()), rejected)], self._tally.durations)
-
-    def _counts(self) -> list[Figure]:
-        tally = self._tally
         return [
-            Figure(
-                "subluminal.calls",
-                "Calls decided, by decision.",
-                "{call}",
-                "count",
-                [((("decision", action),), count) for action, count in tally.decisions.items()],
-            ),
-            Figure(
-                "subluminal.errors",
-                "Calls that ended with an error, by class.",
-                "{call}",
-                "count",
-                [((("class", name),), count) for name, count in tally.errors.items()],
-            ),
+            *self._counts(),
+            one(known.JOURNALS_LAG, lag),
+            one(known.SPOOL, sum(sizes.values())),
+            one(known.REJECTED_LINES, rejected),
         ]
 
+    def _counts(self) -> list[Reading]:
+        tally = self._tally
+        found = [
+            Reading(known.CALLS, [((("decision", action),), count) for action, count in tally.decisions.items()]),
+            Reading(known.ERRORS, [((("class", name),), count) for name, count in tally.errors.items()]),
+        ]
+        if tally.durations:
+            durations = sorted(tally.durations.items())
+            found.append(Reading(known.DURATION, [(_operation(error), taken) for error, taken in durations]))
+        return found
 
-def gauge(name: str, about: str, unit: str, value: float, labels: Labels = ()) -> Figure:
-    return Figure(name, about, unit, "gauge", [(labels, value)])
 
-
-def _gauges(lag: int, spool: int, rejected: int) -> list[Figure]:
-    return [
-        gauge("subluminal.ingest.lag", "Bytes of journals that are not in the ledger yet.", "By", lag),
-        gauge("subluminal.spool", "Bytes of all journals.", "By", spool),
-        gauge("subluminal.rejected.lines", "Lines that were no events, as the ledger keeps them.", "{line}", rejected),
-    ]
+def _operation(error: str) -> Labels:
+    return (("mcp.method.name", "tools/call"), *((("error.type", error),) if error else ()))
 
 
 def _sizes(spool: str) -> dict[str, int]:

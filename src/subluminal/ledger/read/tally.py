@@ -8,35 +8,17 @@ a count that falls for a restart. A count begins at nothing with its process, as
 from __future__ import annotations
 
 import sqlite3
-from bisect import bisect_left
 
 import msgspec
 
+from subluminal.contracts.figures import DURATION, Histogram
 from subluminal.contracts.vocabulary import ACTIONS, ERROR_CLASSES
 from subluminal.ledger.store.lines import arrivals, newest_arrival
 
-# In seconds, as the conventions for `mcp.client.operation.duration` advise.
-BOUNDS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 # Events read at once; a whole look goes on until there are no more.
 _PIECE = 10_000
 _SHIMS_KEPT = 4096
 _TRANSPORT = "SELECT transport FROM tool_calls WHERE call_id = ? AND run_id = ? AND transport IS NOT NULL LIMIT 1"
-
-
-class Durations:
-    """How many took how long: `counts` has one place more than there are bounds."""
-
-    __slots__ = ("count", "counts", "sum_s")
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(BOUNDS_S) + 1)
-        self.count = 0
-        self.sum_s = 0.0
-
-    def add(self, seconds: float) -> None:
-        self.counts[bisect_left(BOUNDS_S, seconds)] += 1
-        self.count += 1
-        self.sum_s += seconds
 
 
 class _Kind(msgspec.Struct):
@@ -91,7 +73,7 @@ class Tally:
         self._is_mcp: dict[str, bool] = {}  # a shim is one door: all its calls have one transport
         self.decisions = dict.fromkeys(ACTIONS, 0)
         self.errors = dict.fromkeys(ERROR_CLASSES, 0)
-        self.durations: dict[str, Durations] = {}
+        self.durations: dict[str, Histogram] = {}
 
     def advance(self, connection: sqlite3.Connection) -> None:
         while found := arrivals(connection, self._after, _PIECE):
@@ -114,7 +96,7 @@ class Tally:
         if error:
             self.errors[error] += 1
         if error != "policy_block" and self._was_mcp(connection, ended):
-            self.durations.setdefault(error, Durations()).add(ended.latency_ms / 1000)
+            self.durations.setdefault(error, Histogram(DURATION.bounds)).add(ended.latency_ms / 1000)
 
     def _was_mcp(self, connection: sqlite3.Connection, ended: _Ended) -> bool:
         known = self._is_mcp.get(ended.source.shim_id)
