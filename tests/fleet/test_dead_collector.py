@@ -98,7 +98,7 @@ def silent() -> Iterator[tuple[int, Callable[[str], bool]]]:
 @pytest.mark.parametrize("collector", [dead, silent])
 def test_a_shim_neither_reaches_for_a_collector_nor_could(collector: Callable[[], Collector], tmp_path: Path) -> None:
     home = str(tmp_path / "sub")
-    (tmp_path / "token").write_text("a token")
+    (tmp_path / "token").write_text("a-token")
     with Fleet(tmp_path) as fleet, collector() as (port, has_tried):
         fleet.publish(bundle("base", deny="delete*"))
         fleet.join("sub", collector=f"http://127.0.0.1:{port}", token_file=str(tmp_path / "token"))

@@ -171,13 +171,13 @@ def test_a_joined_machine_tells_its_snapshot_its_stops_and_what_is_not_shipped(
         record(home, "1")
         wait_for(lambda: not list((home / "spool").glob("*.jsonl")))
         running.end()
-    found = {figure.name: figure.points[0][1] for figure in fleet_figures(str(home))}
+    found = {reading.figure.name: reading.points[0][1] for reading in fleet_figures(str(home))}
     assert found["subluminal.unacked.events"] == EVENTS
     assert (found["subluminal.snapshot.valid"], found["subluminal.stop.active"]) == (1, 0)
     assert found["subluminal.snapshot.version"] >= 1 and 0 <= found["subluminal.snapshot.age"] < 3600
     for laid in (home / "fleet" / "policy").iterdir():
         laid.unlink()
-    altered = {figure.name: figure.points[0][1] for figure in fleet_figures(str(home))}
+    altered = {reading.figure.name: reading.points[0][1] for reading in fleet_figures(str(home))}
     assert altered["subluminal.snapshot.valid"] == 0
 
 
