@@ -318,6 +318,10 @@ def memory_kib(pid: int, name: str) -> int:
     return int(Path(f"/proc/{pid}/status").read_text().split(name + ":")[1].split()[0])
 
 
+# What `sub runs` shows unasked: `--json` alone has the recovery of each run as well.
+USUAL = "run,agent,client,status,started,duration,calls,blocked,errors"
+
+
 def asked_of(runs: int) -> dict[str, tuple[str, ...]]:
     """Commands by what is asked, with something to find half-way back."""
     middle = runs // 2
@@ -338,8 +342,8 @@ def asked_of(runs: int) -> dict[str, tuple[str, ...]]:
         "--until THEN --decision BLOCK": ("query", "--until", at, "--decision", "BLOCK"),
         "--min-latency 39": ("query", "--min-latency", "39"),
         "--agent repo-fixer": ("query", "--agent", "repo-fixer"),
-        "sub runs": ("runs",),
-        "sub runs --until THEN": ("runs", "--until", at),
+        "sub runs": ("runs", "--columns", USUAL),
+        "sub runs --until THEN": ("runs", "--until", at, "--columns", USUAL),
     }
 
 
@@ -348,6 +352,7 @@ READ_ALL = {
     "--text, of which there is none": ("query", "--text", "nowhere to be found"),
     "--count": ("query", "--count"),
     "--group-by tool,decision": ("query", "--group-by", "tool,decision"),
+    "sub runs, with the recovery of fifty": ("runs",),
 }
 
 
