@@ -30,6 +30,7 @@ MAY_LOOK_AT_A_CLOCK = {
     "fleet/test_credentials.py": "tokens expire",
     "fleet/test_kill_switch.py": "a stop is a promise in seconds",
     "fleet/test_machines.py": "the clock is set, from what it says",
+    "ui/test_fleet.py": "the page shows what happened a moment ago: its runs are made to be of now",
     "ui/conftest.py": "the page shows what happened a moment ago: its runs are made to be of now",
     "torture/test_cycles.py": "files are made to look old",
     "torture/test_ledger_stalled.py": "a pace is compared with the pace before",

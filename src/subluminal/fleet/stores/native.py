@@ -9,14 +9,14 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Iterable, Sequence
-from datetime import date
 from itertools import chain
 from typing import Any
 
+from subluminal.contracts.moments import epoch_ms
 from subluminal.fleet.stores.base import Lines
 from subluminal.fleet.stores.tables import DAY, EVENTS, KEY, NUMBER, Column, Table
 
-_EPOCH = date(1970, 1, 1).toordinal()
+_DAY_MS = 86_400_000
 # Lengths that are looked up.
 _SHORT = 1 << 14
 
@@ -78,7 +78,7 @@ def _numbers(values: Iterable[int]) -> bytes:
 
 
 def _days(days: Sequence[str]) -> bytes:
-    known = {day: (date.fromisoformat(day).toordinal() - _EPOCH).to_bytes(2, "little") for day in set(days)}
+    known = {day: (epoch_ms(f"{day}T00:00:00.000Z") // _DAY_MS).to_bytes(2, "little") for day in set(days)}
     return b"".join(map(known.__getitem__, days))
 
 
