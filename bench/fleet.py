@@ -365,7 +365,7 @@ _FILL = {
 }
 _FILL_RUNS = (
     "INSERT INTO runs SELECT tenant, run_id, max(agent_id), 'claude', 'dev', 'ann', min(created_ms), max(created_ms),"
-    " min(transport), max(transport) FROM calls GROUP BY tenant, run_id"
+    " min(transport), max(transport), max(day) FROM calls GROUP BY tenant, run_id"
 )
 _PIECE = 1_000_000
 

@@ -279,6 +279,7 @@ def ledger_content(path: Path) -> bytes:
     """Every value of every table; what is deflated in the file is searched as it reads."""
     parts: list[bytes] = []
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+        database.execute("BEGIN")  # one view of it, also while its daemon brings the tables to their last form
         tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         for table in tables:
             for row in database.execute(f'SELECT * FROM "{table}"'):

@@ -53,6 +53,7 @@ def test_an_origin_that_is_frozen_is_refused_when_its_timestamp_has_expired(tmp_
         fleet.publish(FIRST)
         machine = fleet.join("machine")
         wait_for(lambda: _refusal(machine) == "expired", what="the timestamp to expire")
+        assert machine.refused() == "expired"
         assert machine.policy_ids() == ["first"]
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import http.client
 import itertools
 import json
 import random
 import subprocess
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from harness.collector import CollectorProcess, Machine, collector, segment_of
 from harness.fleet_names import run_id, shim_id
@@ -19,7 +22,9 @@ from subluminal.fleet.segments import Segment, encode
 from subluminal.fleet.shipping.backlog import part
 from subluminal.fleet.stores.base import open_store
 from subluminal.fleet.stores.reading import Reader
-from subluminal.fleet.stores.tables import ADDED_SINCE, CALLS, DOORS, RUNS, Table
+from subluminal.fleet.stores.tables import ADDED_SINCE, CALLS, DOORS, RUNS, TABLES, Table
+from subluminal.ledger.store.chain import GENESIS
+from subluminal.ledger.store.links import follow
 
 
 def recorded(fleet: CollectorProcess, token: str, calls: int = 20, number: int = 1) -> tuple[Segment, list[bytes]]:
@@ -243,6 +248,34 @@ def test_a_collector_that_dies_between_commit_and_ack_loses_nothing_and_doubles_
         fleet.kill()
 
 
+def test_a_cursor_claims_nothing_that_was_not_stored_wherever_a_collector_dies_between_tables(
+    one_store: str, tmp_path: Path
+) -> None:
+    """One commit is several inserts on ClickHouse. A machine that asks afterwards how far it got must not be told of
+    events that never came: it would not send them again."""
+    fleet = CollectorProcess(tmp_path / "collector", one_store)
+    token = fleet.token("acme", "m1")
+    try:
+        for number, table in enumerate(TABLES, 1):
+            segment, lines = recorded(fleet, token, calls=2, number=number)
+            segment.head = (len(lines), follow(GENESIS, lines)[-1].hex())
+            fleet.start(dies_before=table.name)
+            with pytest.raises((OSError, http.client.HTTPException)):
+                fleet.send(segment, token)
+            assert fleet.process is not None and fleet.process.wait(GENEROUS_S) == -9
+            fleet.start()
+            place = f"/v1/cursor?run_id={run_id(number)}&shim_id={shim_id(number)}"
+            claimed = fleet.ask(place, token)[2]["seq"]
+            stored = fleet.ask(f"/v1/lines?run_id={run_id(number)}", fleet.reader)[2]["lines"]
+            assert claimed <= len(stored), table.name
+            assert fleet.send(segment, token) == 200
+            assert fleet.ask(place, token)[2] == {"seq": len(lines)}
+            assert fleet.rows("verify", run_id(number))[0]["ok"]
+            fleet.kill()
+    finally:
+        fleet.kill()
+
+
 def test_a_machine_that_cannot_send_keeps_everything_and_goes_on_later(store: str, tmp_path: Path) -> None:
     fleet = CollectorProcess(tmp_path / "collector", store)
     machine = Machine(tmp_path / "m1", fleet)
@@ -302,6 +335,22 @@ def test_a_store_that_is_down_is_told_as_503_and_nothing_is_lost(
         assert machine.ship().returncode == 0
         assert fleet.ask("/health")[0] == 200
         assert len(calls_known(fleet)) == 2 and fleet.rows("verify", run_id(1))[0]["ok"]
+
+
+def test_a_collector_that_nobody_sends_to_is_ready_again_when_its_store_is(
+    postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    """Whoever balances load sends nothing to one that is not ready: no commit would ever tell it."""
+    with collector(tmp_path / "collector", postgres_server.database()) as fleet:
+        token = fleet.token("acme", "m1")
+        assert fleet.ask("/health")[0] == 200
+        postgres_server.kill()
+        try:
+            assert fleet.send(recorded(fleet, token)[0], token) == 503
+            assert fleet.ask("/health")[2] == {"store": "down"}
+        finally:
+            postgres_server.start()
+        wait_for(lambda: fleet.ask("/health"), enough=lambda told: told[0] == 200, what="a collector that is ready")
 
 
 def test_a_reused_number_with_other_bytes_stays_visible_and_alerts(store: str, tmp_path: Path) -> None:
@@ -365,9 +414,6 @@ def test_a_gap_is_named_and_what_follows_it_is_still_proved(store: str, tmp_path
     with collector(tmp_path / "collector", store) as fleet:
         token = fleet.token("acme", "m1")
         segment, lines = recorded(fleet, token, calls=30)
-        from subluminal.ledger.store.chain import GENESIS
-        from subluminal.ledger.store.links import follow
-
         heads = follow(GENESIS, lines)
         for begin, end in ((0, 20), (40, 60), (60, len(lines))):
             piece = part(segment, begin, end)

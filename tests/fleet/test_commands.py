@@ -86,6 +86,20 @@ def test_a_stop_is_seen_at_the_next_look_and_gone_after_resume(
     assert json.loads(run_sub(home, "fleet", "status", "--json").stdout)["stops"] == []
 
 
+def test_only_who_has_the_key_for_stops_stops_and_resumes(tmp_path: Path, repository: str) -> None:
+    publisher, key = tmp_path / "publisher", Path(repository) / "keys" / "stop.pem"
+    stopping = ("fleet", "stop", "--all", "--reason", "drill", "--by", "ada", "--repository", repository, "--json")
+    stop = json.loads(run_sub(publisher, *stopping).stdout)
+    key.rename(tmp_path / "on-call.pem")
+    for words in (stopping, ("fleet", "resume", stop["stop_id"], "--repository", repository, "--json")):
+        refused = run_sub(publisher, *words)
+        assert refused.returncode == 2 and "needs the key" in refused.stderr, refused.stderr
+    status = json.loads(run_sub(publisher, "fleet", "status", "--repository", repository, "--json").stdout)
+    assert [each["stop_id"] for each in status["stops"]] == [stop["stop_id"]]
+    (tmp_path / "on-call.pem").rename(key)
+    assert run_sub(publisher, "fleet", "resume", stop["stop_id"], "--repository", repository).returncode == 0
+
+
 def test_what_went_wrong_is_in_the_status_and_the_last_good_stays(
     tmp_path: Path, repository: str, origin: StaticOrigin
 ) -> None:
@@ -227,8 +241,8 @@ KEYS = {
     "resume": "at by reason stop_id tool",
     "join": "joined policies stops tenant url version",
     "keep": "tasks",
-    "status": "age_s collector confirmed_at error good_until joined_at keeper max_offline_ms overdue policies shipping"
-    " stops tasks tenant url version",
+    "status": "age_s collector confirmed_at error good_until joined_at keeper max_offline_ms overdue policies"
+    " put_back shipping stops tasks tenant url version",
     "leave": "left removed",
     "key": "private public",
 }

@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ pytest.importorskip("tuf", reason="needs the extra `fleet` (make test-fleet)")
 from harness.fleet import Fleet, bundle
 from harness.shim import isolated_env
 from harness.waiting import wait_for
+from subluminal.fleet.published import policies_path, tenant_role
 
 WHOLE = os.environ.get("FLEET_PROFILE") == "whole"
 MACHINES, POLL_MS, PROCESSES = (50, 10_000, 5) if WHOLE else (6, 1_000, 2)
@@ -79,6 +82,31 @@ def test_every_machine_obeys_a_stop_in_time(tmp_path: Path, capsys: pytest.Captu
         if WHOLE:
             print(f"\n{MACHINES} machines, a look every {POLL_MS / 1000:g} s: p50 {p50:.1f} s, p99 {p99:.1f} s")
     assert p99 <= LIMIT_S, times
+
+
+def test_a_stop_does_not_wait_for_a_policy_that_an_origin_sends_slowly(tmp_path: Path) -> None:
+    with Fleet(tmp_path) as fleet:
+        machine = fleet.join("m", stop_poll_ms=200, refresh_ms=200)
+        fleet.publish(bundle("large", deny="delete*"))
+        digest = fleet.repository.trusted.read(tenant_role("all")).signed.targets[policies_path("all")].hashes["sha256"]
+        begun, lifted = threading.Event(), threading.Event()
+
+        def slowly() -> Iterator[bytes]:
+            begun.set()
+            while not lifted.wait(0.1):
+                yield b" "
+
+        fleet.origin.answers[f"/targets/policy/all/{digest}.policies.json"] = slowly
+        keeper = _keep(tmp_path, [machine.home])
+        try:
+            assert begun.wait(60), "the policy is being fetched"
+            fleet.stop(reason="drill")
+            wait_for(lambda: machine.stop_ids() == ["stop-0"], what="the stop, while the policy is on its way")
+            assert not lifted.is_set() and machine.policy_ids() == []
+        finally:
+            lifted.set()
+            keeper.kill()
+            keeper.wait()
 
 
 def _keep(tmp_path: Path, homes: list[str]) -> subprocess.Popen[bytes]:

@@ -179,7 +179,15 @@ def test_ports_and_the_audience_are_the_same_wherever_they_stand() -> None:
     collector = containers(collector_pod())["collector"]
     told = options(collector["args"])
     port = int(told["--listen"].rpartition(":")[2])
-    (declared,) = collector["ports"]
+    declared, metrics = collector["ports"]
+    assert metrics["containerPort"] == int(told["--metrics-listen"].rpartition(":")[2]) != port
+    assert collector_pod()["metadata"]["annotations"]["prometheus.io/port"] == str(metrics["containerPort"])
+    (scraping,) = (
+        rule
+        for rule in find(objects, "NetworkPolicy", "subluminal-collector")["spec"]["ingress"]
+        if {"protocol": "TCP", "port": metrics["containerPort"]} in rule["ports"]
+    )
+    assert [one["podSelector"]["matchLabels"]["app.kubernetes.io/name"] for one in scraping["from"]] == ["prometheus"]
     assert declared["containerPort"] == port and find(objects, "Service")["spec"]["ports"][0]["targetPort"] == "https"
     assert collector["readinessProbe"]["httpGet"]["port"] == declared["name"] == "https"
     for name in ("agent", "subluminal-collector"):
@@ -195,6 +203,15 @@ def test_ports_and_the_audience_are_the_same_wherever_they_stand() -> None:
     proxy = containers(agent_pod())["subluminal-proxy"]
     listens = options(proxy["args"])["--listen"].rpartition(":")
     assert f"('{listens[0]}', {listens[2]})" in proxy["startupProbe"]["exec"]["command"][-1]
+
+
+def test_a_collector_takes_tokens_of_those_who_read_from_a_secret_that_may_be_missing() -> None:
+    template = collector_pod()
+    collector = containers(template)["collector"]
+    (volume,) = (one for one in template["spec"]["volumes"] if one["name"] == "tokens")
+    (mount,) = (one for one in collector["volumeMounts"] if one["name"] == "tokens")
+    assert volume["secret"]["optional"] and mount["readOnly"]
+    assert options(collector["args"])["--tokens"] == f"{mount['mountPath']}/tokens.json"
 
 
 def test_the_probe_of_the_collector_asks_for_what_it_serves() -> None:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
+import time
+import zlib
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -12,6 +16,7 @@ import pytest
 from harness.collector import Machine, collector
 from harness.fleet_names import run_id, shim_id
 from harness.ledger import EventMaker, ledgerd, sub_environment
+from harness.scripted_http import scripted_http
 from harness.stores import need
 from subluminal.fleet.shipping.backlog import read_piece
 from subluminal.fleet.shipping.holding import may_go
@@ -83,6 +88,75 @@ def test_a_line_that_is_refused_stands_alone_and_the_others_go_on(one_store: str
         told = json.loads(done.stdout)
         assert [fault["event"] for fault in told["faults"]][:1] == [3]
         assert shipped_place(str(machine.home)) == 0
+
+
+def test_a_held_line_that_is_refused_holds_nothing_up(one_store: str, tmp_path: Path) -> None:
+    with collector(tmp_path / "collector", one_store) as fleet:
+        machine = Machine(tmp_path / "m1", fleet)
+        machine.record(EventMaker(run_id(1), shim_id(1)).whole_run(2))
+        gone = EventMaker(run_id(2), shim_id(2))
+        good = [gone.run_start(), gone.start(), gone.decision()]
+        spoilt = [good[0].replace(b'"v":"0.2.0"', b'"v":"9.0.0"'), *good[1:]]
+        progress = Progress(str(machine.home))
+        held = [(run_id(2), shim_id(2), n, n, zlib.compress(line)) for n, line in enumerate(spoilt, 1)]
+        progress.hold(held)
+        assert machine.ship().returncode == 0
+        standing = machine.standing()
+        assert (standing["unacked_events"], standing["held"], standing["refused"]) == (0, 0, 1)
+        assert len(fleet.rows("query", "--limit", "0")) == 3
+        assert shipped_place(str(machine.home)) == progress.place(), "pruning does not wait for it"
+        progress.let_go([(run_id(2), shim_id(2), 1)])
+        progress.hold([(run_id(2), shim_id(2), 1, 1, zlib.compress(good[0]))])
+        progress.close()
+        assert machine.ship().returncode == 0  # a new process tries at once what was refused
+        assert machine.standing()["refused"] == 0
+
+
+def test_what_was_refused_and_is_gone_from_the_ledger_holds_nothing_up(one_store: str, tmp_path: Path) -> None:
+    with collector(tmp_path / "collector", one_store) as fleet:
+        machine = Machine(tmp_path / "m1", fleet)
+        for number in (1, 2):
+            machine.record(EventMaker(run_id(number), shim_id(number)).whole_run(2))
+        assert machine.ship().returncode == 0
+        place = shipped_place(str(machine.home))
+        progress = Progress(str(machine.home))
+        progress.refuse([Refused("pruned", shim_id(9), 4, 1, 1, "a test")], "now")
+        assert shipped_place(str(machine.home)) == 0
+        assert machine.ship().returncode == 0
+        assert shipped_place(str(machine.home)) == place and progress.refused() == []
+        progress.close()
+
+
+def test_a_step_that_fails_has_ended_everywhere_before_it_is_told(tmp_path: Path) -> None:
+    """One connection is told to come later while the others still wait for their commit."""
+    need("zstandard")
+    from subluminal.fleet.shipping.task import AT_ONCE, ShipTask
+
+    for number in range(AT_ONCE):
+        record(tmp_path / "m1", EventMaker(run_id(number), shim_id(number)).whole_run(1))
+    at_work, all_came, lock = [0], threading.Barrier(AT_ONCE), threading.Lock()
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        with lock:
+            at_work[0] += 1
+        first = all_came.wait(10) == 0
+        if not first:
+            time.sleep(0.3)  # it thinks about it
+        body = b"{}"
+        request.send_response(503 if first else 200)
+        request.send_header("Content-Length", str(len(body)))
+        with lock:
+            at_work[0] -= 1
+        request.end_headers()
+        request.wfile.write(body)
+
+    with scripted_http() as server:
+        server.json("/v1/cursor", {"seq": 0})
+        server.routes["/v1/segments"] = answer
+        task = ShipTask(Address(server.origin), str(tmp_path / "m1"))
+        assert task.step() > 0 and task.last_wait is not None
+        assert at_work == [0]
+        task.close()
 
 
 def _spoil(home: Path, n: int) -> None:

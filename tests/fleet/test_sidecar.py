@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -144,6 +145,28 @@ def test_without_a_collector_it_says_what_was_left_and_the_next_one_ships_it(
     with sidecar(home) as running:
         assert running.end()[0] == 0
     assert central.metric("subluminal_collector_events_total") == EVENTS
+
+
+def test_what_the_collector_refused_and_what_pruning_put_aside_is_said_at_the_end(
+    home: Path, fleet: Fleet, central: CollectorProcess, tmp_path: Path
+) -> None:
+    from subluminal.fleet.shipping.progress import Progress, Refused
+
+    assert prepare(home, fleet, None, *to(central, tmp_path)).returncode == 0
+    with sidecar(home) as running:
+        record(home, "1")
+        wait_for(lambda: central.metric("subluminal_collector_events_total"), enough=lambda seen: seen == EVENTS)
+        progress = Progress(str(home))
+        progress.refuse([Refused("run-1", "shim-1", 3, 1, 1, "a test")], "now")
+        code, told = running.end()
+        assert code == 1 and "everything is in the ledger; 1 events were refused by the collector" in told
+    progress.taken("run-1", "shim-1", 3)
+    central.kill()
+    with sidecar(home, "2s") as running:
+        progress.hold([("gone", "shim-0", 1, 1, zlib.compress(b"{}"))])
+        code, told = running.end()
+    progress.close()
+    assert code == 1 and "not drained within 2 s: 1 events were not shipped" in told
 
 
 def test_a_home_that_ships_nothing_only_takes_in(home: Path, fleet: Fleet) -> None:

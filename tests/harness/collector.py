@@ -37,9 +37,11 @@ class CollectorProcess:
     def token(self, tenant: str, machine: str, *, may_read: bool = False) -> str:
         return add_token(self.tokens, tenant, machine, may_read=may_read)
 
-    def start(self, *, dies_at_commit: int | None = None) -> None:
-        """`dies_at_commit`: it commits that many times and dies then, before anybody is told."""
-        program = ["subluminal"] if dies_at_commit is None else ["harness.dying_collector", str(dies_at_commit)]
+    def start(self, *, dies_at_commit: int | None = None, dies_before: str | None = None) -> None:
+        """`dies_at_commit`: it commits that many times and dies then, before anybody is told. `dies_before`: it dies in
+        a commit before this table is written."""
+        dies = dies_before if dies_at_commit is None else str(dies_at_commit)
+        program = ["subluminal"] if dies is None else ["harness.dying_collector", dies]
         command = [sys.executable, "-m", *program, "collector", "serve", "--json", "--store", self._store]
         command += ["--listen", f"127.0.0.1:{self.port}", "--tokens", self.tokens, *self._arguments]
         log = open(self.directory / "collector.log", "ab")

@@ -10,6 +10,7 @@ with Fleet(tmp_path) as fleet:
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ from harness.ports import free_port
 from subluminal.fleet.joined import Joined
 from subluminal.fleet.machine.joining import join
 from subluminal.fleet.machine.laying import lay_policies, lay_stops
-from subluminal.fleet.machine.origin import Origin, Refused
+from subluminal.fleet.machine.origin import STOPS_APART, Origin, Refused
 from subluminal.fleet.published import Stop
 from subluminal.fleet.repository.publishing import Repository
 from subluminal.fleet.repository.store import Lives
@@ -48,6 +49,20 @@ def bundle(policy_id: str, *, deny: str | None = None, reads: str | None = None,
     defaults = {"decision_on_error": "BLOCK", **more.pop("defaults", {})}
     head = {"policy_id": policy_id, "version": "1", "mode": "guardrails", "defaults": defaults, "selectors": {}}
     return {**head, **more, "rules": rules}
+
+
+# What a machine says of each kind of attack: who did what, and at the end the library's own words.
+SENTENCES = {
+    "rollback": r"{url} shows an older version than was seen before: .+\.",
+    "expired": r"What {url} shows has expired: .+\.",
+    "altered": r"What {url} shows was altered or does not belong together: .+\.",
+    "unsigned": r"What {url} shows is not signed by the keys it needs: .+\.",
+    "too_large": r"({url} sends more than it may: .+|.+ is said to have \d+ bytes; at most \d+ are taken)\.",
+    "slow": r"{url} sends too slowly\.",
+    "invalid": r"What {url} shows cannot be read: (?s:.+)\.",
+    "unreachable": r"{url} cannot be reached: .+\.",
+    "missing": r"{url} answered with HTTP 4\d\d\.",
+}
 
 
 class StaticOrigin:
@@ -110,19 +125,21 @@ class Machine:
         self.home = str(home)
         self.joined = joined
         self.origin = Origin(joined.url, self.home)
+        self.stop_origin = Origin(joined.url, self.home, STOPS_APART)
 
     def refresh(self, now_ms: int = NOW_MS) -> bool:
         return lay_policies(self.origin, self.joined, self.home, now_ms)
 
     def look_for_stops(self) -> bool:
-        return lay_stops(self.origin, self.joined, self.home, NOW_MS)
+        return lay_stops(self.stop_origin, self.joined, self.home, NOW_MS)
 
     def refused(self) -> str:
-        """With which word what the origin shows is refused."""
+        """With which word what the origin shows is refused, after its sentence."""
         try:
             self.refresh()
         except Refused as refused:
-            assert str(refused).endswith("."), "a sentence"
+            said = SENTENCES[refused.code].format(url=self.joined.url)
+            assert re.fullmatch(said, str(refused)), (said, str(refused))
             return refused.code
         raise AssertionError("it was believed")
 

@@ -25,6 +25,12 @@ def check_fleet(facts: dict[str, Any]) -> Area:
         if facts["overdue"]:
             message = f"{facts['overdue']}: what it cannot judge is decided by class"
             area.add(ERROR, "fleet-overdue", message, "sub fleet keep --once")
+    for which, told in facts.get("put_back", {}).items():
+        message = (
+            f"somebody has altered or removed the {which} that the fleet has laid here ({count(told['times'], 'time')},"
+            f" last at {told['last_at']}); the keeper has put them back"
+        )
+        area.add(WARNING, "fleet-altered", message, "sub fleet status")
     shipping = facts.get("shipping")
     for name, task in facts.get("tasks", {}).items():
         of_credential = name == "ship" and shipping is not None and shipping["no_credential"]

@@ -10,7 +10,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -18,7 +18,7 @@ import msgspec
 from subluminal.contracts.errors import FleetError, LedgerError, UsageError
 from subluminal.contracts.filters import Filters, RunFilters
 from subluminal.fleet.folded import fold_lines
-from subluminal.fleet.shipping.sending import Address, Collector, Missing, Refusal
+from subluminal.fleet.shipping.sending import Address, Collector, Later, Missing, Refusal
 from subluminal.host.home import ledger_db
 from subluminal.ledger.read.ledger import Ledger, Page, Row, open_ledger
 from subluminal.ledger.trace.report import Report
@@ -29,6 +29,46 @@ _PATIENCE_S = 60.0
 # Runs that are named in one question, and how long their names may be together: a request line has an end (8 KiB).
 _RUNS_AT_ONCE = 100
 _NAMES_CHARS = 6_000
+T = TypeVar("T")
+
+
+class _Rows(msgspec.Struct):
+    rows: list[Row]
+
+
+class _Page(msgspec.Struct):
+    rows: list[Row]
+    cursors: list[str]
+    more: bool
+
+
+class _Count(msgspec.Struct):
+    count: int
+
+
+class _Sparks(msgspec.Struct):
+    sparks: list[Row]
+
+
+class _Recoveries(msgspec.Struct):
+    runs: list[Row]
+
+
+class _Run(msgspec.Struct):
+    run_id: str
+
+
+class _Runs(msgspec.Struct):
+    runs: list[str]
+
+
+class _Lines(msgspec.Struct):
+    lines: list[str]
+    next: int | None
+
+
+class _Reports(msgspec.Struct):
+    reports: list[Report]
 
 
 class Fleet:
@@ -56,27 +96,33 @@ class Fleet:
     def __exit__(self, *_: object) -> None:
         self._collector.close()
 
-    def _ask(self, place: str, *asked: dict[str, Any]) -> Any:
+    def _ask(self, place: str, shape: type[T], *asked: dict[str, Any]) -> T:
         pairs = [(name, value) for some in asked for name, value in some.items() if value is not None]
         try:
-            return self._collector.get(f"{place}?{urlencode(pairs, doseq=True)}")
+            return self._collector.get(f"{place}?{urlencode(pairs, doseq=True)}", shape)
         except Refusal as error:
             raise UsageError(str(error)) from None
         except Missing as error:
             raise LedgerError(str(error), hint=error.hint) from None
 
+    def _row(self, place: str, members: tuple[str, ...], *asked: dict[str, Any]) -> Row:
+        """An object with these members and others."""
+        row = self._ask(place, dict[str, Any], *asked)
+        if not all(name in row for name in members):
+            raise Later("What the collector answers is of another version.")
+        return row
+
     def calls(
         self, filters: Filters | None = None, *, limit: int = 50, cursor: str | None = None, previews: bool = False
     ) -> Page:
         beside = {"limit": limit, "cursor": cursor, "previews": 1 if previews else None}
-        return _page(self._ask("/v1/calls", _given(filters), beside))
+        return _page(self._ask("/v1/calls", _Page, _given(filters), beside))
 
     def count(self, filters: Filters | None = None) -> int:
-        return int(self._ask("/v1/count", _given(filters))["count"])
+        return self._ask("/v1/count", _Count, _given(filters)).count
 
     def group(self, filters: Filters | None = None, *, by: list[str], limit: int = 1000) -> list[Row]:
-        rows: list[Row] = self._ask("/v1/groups", _given(filters), {"by": by, "limit": limit})["rows"]
-        return rows
+        return self._ask("/v1/groups", _Rows, _given(filters), {"by": by, "limit": limit}).rows
 
     def runs(
         self,
@@ -87,31 +133,29 @@ class Fleet:
         cursor: str | None = None,
     ) -> Page:
         of_calls = {f"calls.{name}": value for name, value in _given(calls).items()}
-        return _page(self._ask("/v1/runs", _given(filters), of_calls, {"limit": limit, "cursor": cursor}))
+        return _page(self._ask("/v1/runs", _Page, _given(filters), of_calls, {"limit": limit, "cursor": cursor}))
 
     def run(self, run_id: str) -> Row:
-        row: Row = self._ask("/v1/run", {"run_id": run_id})
-        return row
+        return self._row("/v1/run", ("run_id", "event_count"), {"run_id": run_id})
 
     def sparks(self, run_ids: Iterable[str]) -> list[Row]:
-        asked = [self._ask("/v1/sparks", {"run_id": some})["sparks"] for some in _portions(run_ids)]
+        asked = [self._ask("/v1/sparks", _Sparks, {"run_id": some}).sparks for some in _portions(run_ids)]
         return [row for rows in asked for row in rows]
 
     def recoveries(self, run_ids: Iterable[str]) -> list[Row]:
-        asked = [self._ask("/v1/recovery", {"run_id": some})["runs"] for some in _portions(run_ids)]
+        asked = [self._ask("/v1/recovery", _Recoveries, {"run_id": some}).runs for some in _portions(run_ids)]
         return [row for rows in asked for row in rows]
 
     def over_time(self, filters: Filters, parts: int) -> Row:
-        row: Row = self._ask("/v1/over_time", _given(filters), {"parts": parts})
-        return row
+        return self._row("/v1/over_time", (), _given(filters), {"parts": parts})
 
     def changes(self, filters: Filters, since_ms: int | None) -> Row:
         """What has arrived since; None: only where the clock stands."""
-        row: Row = self._ask("/v1/changes", _given(filters), {"since": since_ms})
-        return row
+        members = ("now_ms", "rows", "gone", "runs", "more")
+        return self._row("/v1/changes", members, _given(filters), {"since": since_ms})
 
     def resolve_run(self, name: str) -> str:
-        return str(self._ask("/v1/resolve", {"run": name})["run_id"])
+        return self._ask("/v1/resolve", _Run, {"run": name}).run_id
 
     def run_of(self, target: str) -> str:
         """The run that a person means, by its own name or by that of one of its calls."""
@@ -121,9 +165,9 @@ class Fleet:
             return self.run_of_call(target)
 
     def run_of_call(self, target: str) -> str:
-        found = self._ask("/v1/resolve", {"call": target})["runs"]
+        found = self._ask("/v1/resolve", _Runs, {"call": target}).runs
         if len(found) == 1:
-            return str(found[0])
+            return found[0]
         if found:
             raise LedgerError(f"Several runs have a call {target!r}.", hint="Choose one with --run RUN.")
         hint = "`sub runs --fleet URL` and `sub query --fleet URL` list what there is."
@@ -132,10 +176,10 @@ class Fleet:
     def lines(self, run_id: str, after: int | None = 0) -> Iterator[bytes]:
         """Every event of a run, in the order of its chain; those of the first `after` places are left out."""
         while after is not None:
-            answer = self._ask("/v1/lines", {"run_id": run_id, "after": after})
-            for line in answer["lines"]:
+            answer = self._ask("/v1/lines", _Lines, {"run_id": run_id, "after": after})
+            for line in answer.lines:
                 yield line.encode()
-            after = answer["next"]
+            after = answer.next
 
     @contextmanager
     def ledger_of(self, run_id: str) -> Iterator[Ledger]:
@@ -148,7 +192,7 @@ class Fleet:
 
     def verify(self, run_id: str) -> list[Report]:
         """Of each machine that took part."""
-        return msgspec.convert(self._ask("/v1/verify", {"run_id": run_id})["reports"], list[Report])
+        return self._ask("/v1/verify", _Reports, {"run_id": run_id}).reports
 
 
 def _given(filters: Filters | None) -> dict[str, Any]:
@@ -169,5 +213,5 @@ def _portions(run_ids: Iterable[str]) -> Iterator[list[str]]:
         yield some
 
 
-def _page(answer: Any) -> Page:
-    return Page(answer["rows"], answer["cursors"], more=answer["more"])
+def _page(answer: _Page) -> Page:
+    return Page(answer.rows, answer.cursors, more=answer.more and bool(answer.cursors))

@@ -32,7 +32,9 @@ MAX_LINES = 8192
 MAX_BYTES = TARGET_BYTES + MAX_LINE_BYTES + (256 << 10)
 # As sent: text that does not compress at all.
 MAX_BODY_BYTES = MAX_BYTES + 1024
-_MAX_NAME_CHARS = 1024
+# Of a run_id and of a shim_id. With the names of tenant, machine and call they make keys, of which Postgres takes 2,704
+# bytes.
+MAX_ID_BYTES = 512
 _HASH_CHARS = 64
 # Level 3 makes 35 bytes of an event of 790; higher ones cost more time than they save bytes.
 _LEVEL = 3
@@ -141,8 +143,10 @@ def _check_header(header: Header) -> None:
     if header.v != VERSION:
         raise BadSegment("version", f"It is of version {header.v}; this collector reads version {VERSION}.")
     for name in (header.run_id, header.shim_id):
-        if not 0 < len(name) <= _MAX_NAME_CHARS or "\0" in name:
-            raise BadSegment("header", "run_id or shim_id is empty, too long or holds a NUL.")
+        if not name or not is_id(name, MAX_ID_BYTES):
+            raise BadSegment(
+                "header", f"run_id or shim_id is empty, has more than {MAX_ID_BYTES} bytes or holds a NUL."
+            )
     # A producer that numbers nothing is numbered below zero by the hash of each line.
     if not -MAX_SEQ - 1 <= header.first_seq <= header.last_seq <= MAX_SEQ:
         raise BadSegment("range", "first_seq and last_seq are no range.")
@@ -155,6 +159,11 @@ def _check_header(header: Header) -> None:
         after = n + count - 1
     if header.head is not None and (header.head[0] < 1 or header.head[0] > MAX_SEQ or not _is_hash(header.head[1])):
         raise BadSegment("header", "head is no number of events and hash.")
+
+
+def is_id(text: str, most_bytes: int) -> bool:
+    """Whether it can stand in a key of every store: Postgres has no NUL in a text."""
+    return "\0" not in text and (len(text) * 4 <= most_bytes or len(text.encode()) <= most_bytes)
 
 
 def _is_hash(text: str) -> bool:

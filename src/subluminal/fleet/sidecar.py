@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import closing
 from threading import Event
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 from subluminal.contracts.errors import FleetError
 from subluminal.fleet.joined import Joined, read_joined
@@ -48,16 +48,24 @@ def prepare(joined: Joined, root: str, home: str) -> bool:
     return False
 
 
-def unshipped(home: str) -> int | None:
-    """How many events no collector has acknowledged; None: this home ships nothing."""
+class Unshipped(NamedTuple):
+    """`waiting`: events that are still to be acknowledged; `refused`: those that no collector took."""
+
+    waiting: int
+    refused: int = 0
+
+
+def unshipped(home: str) -> Unshipped | None:
+    """What no collector has acknowledged; None: this home ships nothing."""
     from subluminal.fleet.shipping.progress import standing
 
     joined = read_joined(home)
     if joined is None or joined.collector is None:
         return None
     found = standing(home)
-    # Before the first shipment nothing of the ledger was acknowledged.
-    return found.unacked_events if found is not None else _events(home)
+    if found is None:  # before the first shipment nothing of the ledger was acknowledged
+        return Unshipped(_events(home))
+    return Unshipped(found.unacked_events + found.held, found.refused)
 
 
 def _events(home: str) -> int:
@@ -72,9 +80,9 @@ def _events(home: str) -> int:
 
 
 class Sidecar:
-    """`unshipped`: how many events are still to be acknowledged; None: nothing is shipped from here."""
+    """`unshipped`: what is still to be acknowledged; None: nothing is shipped from here."""
 
-    def __init__(self, drain_s: float, unshipped: Callable[[], int | None], say: Say) -> None:
+    def __init__(self, drain_s: float, unshipped: Callable[[], Unshipped | None], say: Say) -> None:
         self._drain_s = drain_s
         self._unshipped = unshipped
         self._say = say
@@ -97,20 +105,32 @@ class Sidecar:
     def _drain(self, child: subprocess.Popen[bytes]) -> int:
         deadline = monotonic() + self._drain_s
         taken_in = self._wait(_nothing_to_take_in, deadline)
-        shipped = self._wait(lambda: not self._unshipped(), deadline)
+        shipped = self._wait(self._nothing_waits, deadline)
         child.terminate()
         try:
             child.wait(END_S)
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()
-        if taken_in and shipped:
-            self._say("everything is in the ledger, and shipped" if self._unshipped() is not None else "drained")
-            return 0
+        code, told = self._outcome(taken_in, shipped, self._unshipped())
+        self._say(told)
+        return code
+
+    def _nothing_waits(self) -> bool:
+        """What was refused is tried again each hour: to wait for it would only be to wait."""
         left = self._unshipped()
-        what = "journals were still growing" if not taken_in else f"{left} events were not shipped"
-        self._say(f"not drained within {self._drain_s:g} s: {what}")
-        return 1
+        return left is None or left.waiting == 0
+
+    def _outcome(self, taken_in: bool, shipped: bool, left: Unshipped | None) -> tuple[int, str]:
+        refused = f"{left.refused} events were refused by the collector" if left is not None and left.refused else ""
+        if taken_in and shipped and not refused:
+            return 0, "everything is in the ledger, and shipped" if left is not None else "drained"
+        if taken_in and shipped:
+            return 1, f"everything is in the ledger; {refused}, and the rest is shipped"
+        waiting = f"{left.waiting if left is not None else 0} events were not shipped"
+        what = "journals were still growing" if not taken_in else waiting
+        also = f"; {refused}" if refused else ""
+        return 1, f"not drained within {self._drain_s:g} s: {what}{also}"
 
     def _wait(self, done: Callable[[], bool], deadline: float) -> bool:
         pause = Event()

@@ -35,6 +35,7 @@ def machine_status(joined: Joined, home: str | None = None) -> dict[str, Any]:
         "policies": [],
         "stops": [],
         "error": None,
+        "put_back": _put_back(state),
         "keeper": state.pid or None,
         "shipping": None if joined.collector is None else _shipping(state, now_ms, home),
         "tasks": {name: msgspec.to_builtins(task) for name, task in sorted(state.tasks.items())},
@@ -54,6 +55,16 @@ def machine_status(joined: Joined, home: str | None = None) -> dict[str, Any]:
     return facts
 
 
+def _put_back(state: State) -> dict[str, dict[str, Any]]:
+    """What the keeper found altered or removed and has laid again: how often, and when last."""
+    found = {}
+    for which, name in ((POLICIES, "refresh"), (STOPS, "stop")):
+        facts = state.tasks[name].facts if name in state.tasks else {}
+        if isinstance(facts.get("put_back"), int) and isinstance(facts.get("put_back_ms"), int):
+            found[which] = {"times": facts["put_back"], "last_at": rfc3339(facts["put_back_ms"])}
+    return found
+
+
 def _shipping(state: State, now_ms: int, home: str | None) -> dict[str, Any]:
     """How far the collector is behind this ledger, and what the keeper heard last. What is not known is None."""
     task = state.tasks.get("ship")
@@ -71,7 +82,8 @@ def _shipping(state: State, now_ms: int, home: str | None) -> dict[str, Any]:
     }
     try:
         found = standing(home)
-        facts["unacked_events"] = found.unacked_events if found is not None else unshipped(home or sub_home())
+        left = unshipped(home or sub_home())
+        facts["unacked_events"] = left.waiting if left is not None else None
     except (LedgerError, sqlite3.Error, OSError) as error:
         return {**facts, "error": str(error)}
     if found is not None:

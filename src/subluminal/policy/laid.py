@@ -3,7 +3,8 @@
 `policies.laid` and `stops.laid` are each a line with the SHA-256 of what follows, and JSON. They name snapshots by
 their `policy_hash`, which is the name of a snapshot's file and the hash of its bytes: a file that was changed, cut
 short or taken away is found out, and a machine that has joined and lacks one has an invalid policy, never none. Whoever
-can write in the home can also write a new list: the keeper, which has verified signatures, puts back what it laid.
+can write in the home can also write a whole new list with its hash, and a shim believes it: the keeper, which has
+verified signatures, compares what stands there with what it would lay at each look, and puts that back.
 
 A list is replaced in one step when all that it names is there. `good_until_ms`: after that moment nobody has confirmed
 its policies for `max_offline`; a stop has no such moment.
@@ -65,7 +66,7 @@ class Laid(msgspec.Struct, omit_defaults=True):
 
 
 # By path: the list and the facts of its file. It is looked for twice a second and rarely changes.
-_read: dict[str, tuple[tuple[int, int, int], Laid]] = {}
+_read: dict[str, tuple[tuple[int, int, int, int], Laid]] = {}
 
 
 def read_list(which: str, home: str | None = None) -> Laid:
@@ -73,7 +74,8 @@ def read_list(which: str, home: str | None = None) -> Laid:
     path = laid_list(which, home)
     try:
         facts = os.stat(path, follow_symlinks=False)
-        stamp = facts.st_mtime_ns, facts.st_size, facts.st_ino
+        # The time of change is the kernel's: whoever rewrites a file can set the other one back.
+        stamp = facts.st_mtime_ns, facts.st_ctime_ns, facts.st_size, facts.st_ino
         kept = _read.get(path)
         if kept is not None and kept[0] == stamp:
             return kept[1]
@@ -143,11 +145,28 @@ def lay(which: str, snapshots: list[dict[str, Any]], laid: Laid, home: str | Non
         path = laid_snapshot(snapshot["policy_hash"], home)
         if not _is_whole(path):
             replace_file(path, snapshot_bytes(snapshot), durable=True)
-    laid.names = [snapshot["policy_hash"] for snapshot in snapshots]
-    body = msgspec.json.encode(laid)
-    replace_file(laid_list(which, home), sha256_hex_once(body).encode() + b"\n" + body, durable=True)
+    laid.names = names_of(snapshots)
+    replace_file(laid_list(which, home), _list_bytes(laid), durable=True)
     _forget_others(home)
     return before != laid.names
+
+
+def names_of(snapshots: list[dict[str, Any]]) -> list[str]:
+    return [snapshot["policy_hash"] for snapshot in snapshots]
+
+
+def stands(which: str, laid: Laid, home: str | None = None) -> bool:
+    """Whether exactly this list lies there now, and all that it names."""
+    try:
+        content = read_private(laid_list(which, home), MAX_LIST_BYTES)
+    except OSError:
+        return False
+    return content == _list_bytes(laid) and all(_is_whole(laid_snapshot(name, home)) for name in laid.names)
+
+
+def _list_bytes(laid: Laid) -> bytes:
+    body = msgspec.json.encode(laid)
+    return sha256_hex_once(body).encode() + b"\n" + body
 
 
 def is_whole(which: str, home: str | None = None) -> bool:

@@ -29,6 +29,8 @@ MAY_LOOK_AT_A_CLOCK = {
     "fleet/test_attacks.py": "the slowness of an origin is its scripted behaviour",
     "fleet/test_credentials.py": "tokens expire",
     "fleet/test_kill_switch.py": "a stop is a promise in seconds",
+    "fleet/test_retention.py": "stores remove what is old by their own clock",
+    "fleet/test_shipping.py": "the slowness of a collector is its scripted behaviour",
     "fleet/test_machines.py": "the clock is set, from what it says",
     "ui/test_fleet.py": "the page shows what happened a moment ago: its runs are made to be of now",
     "ui/conftest.py": "the page shows what happened a moment ago: its runs are made to be of now",

@@ -15,6 +15,7 @@ DEFAULT_LISTEN = "127.0.0.1:7790"
     "--store", metavar="DSN", envvar="SUB_COLLECTOR_STORE", help="clickhouse://…, postgresql://… or chdb:///DIR."
 )
 @click.option("--listen", metavar="HOST:PORT", default=DEFAULT_LISTEN, help=f"Where to listen.  [{DEFAULT_LISTEN}]")
+@click.option("--metrics-listen", metavar="HOST:PORT", help="Serve /metrics here, and not where machines send.")
 @click.option("--tokens", metavar="FILE", help="Bearer tokens, as `sub collector token` writes them.")
 @click.option("--tls-cert", metavar="FILE", help="Certificate of this service.")
 @click.option("--tls-key", metavar="FILE", help="Its key.")
@@ -29,10 +30,14 @@ DEFAULT_LISTEN = "127.0.0.1:7790"
 @click.option("--tenant-quota", metavar="TENANT=N", multiple=True, help="For one tenant.")
 @click.option("--commit-ms", metavar="MS", type=int, default=200, help="How long segments gather, 100 to 500.  [200]")
 @click.option("--retention-days", metavar="DAYS", type=int, default=0, help="Remove what is older; 0: nothing.  [0]")
+@click.option(
+    "--question-s", metavar="S", type=int, default=40, help="Give a question up after so long, 1 to 600.  [40]"
+)
 @click.option("--json", "as_json", is_flag=True, help="The line that says it is ready, as a JSON object.")
 def serve_command(
     store: str | None,
     listen: str,
+    metrics_listen: str | None,
     tokens: str | None,
     tls_cert: str | None,
     tls_key: str | None,
@@ -45,12 +50,14 @@ def serve_command(
     tenant_quota: tuple[str, ...],
     commit_ms: int,
     retention_days: int,
+    question_s: int,
     as_json: bool,
 ) -> int:
     """Take segments and answer questions, until ended. Any number may stand behind a load balancer.
 
     Tables are made and migrated at the start. A segment is acknowledged after its commit; where the store is down or
-    behind, machines are told to come again. Counters for Prometheus are at /metrics, which asks for no credential.
+    behind, machines are told to come again. Counters for Prometheus are at /metrics, which asks for no credential
+    and names tenants: --metrics-listen gives it a listener of its own, with the same certificate.
     A password in a DSN is seen by whoever sees the command line: SUB_COLLECTOR_STORE holds it as well.
 
     \b
@@ -70,7 +77,9 @@ def serve_command(
         raise UsageError(f"--commit-ms must be between {COMMIT_MS[0]} and {COMMIT_MS[1]}.")
     if quota < 0 or retention_days < 0:
         raise UsageError("--quota and --retention-days must not be negative.")
-    host, port = _address(listen)
+    if not 1 <= question_s <= 600:
+        raise UsageError("--question-s must be between 1 and 600.")
+    host, port = _address("--listen", listen)
     settings = Settings(
         store=store,
         host=host,
@@ -87,22 +96,24 @@ def serve_command(
         tenant_events_per_s=dict(map(_tenant_quota, tenant_quota)),
         commit_ms=commit_ms,
         retention_days=retention_days,
+        question_s=question_s,
+        metrics=None if metrics_listen is None else _address("--metrics-listen", metrics_listen),
     )
 
-    def ready(url: str) -> None:
+    def ready(url: str, metrics_url: str | None) -> None:
         if as_json:
-            print_json({"url": url})
+            print_json({"url": url, **({} if metrics_url is None else {"metrics_url": metrics_url})})
         else:
-            note(f"sub collector: listening on {url}")
+            note(f"sub collector: listening on {url}" + (f", metrics on {metrics_url}" if metrics_url else ""))
 
     serve(settings, ready)
     return 0
 
 
-def _address(listen: str) -> tuple[str, int]:
+def _address(option: str, listen: str) -> tuple[str, int]:
     host, colon, port = listen.rpartition(":")
     if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
-        raise UsageError(f"--listen {listen!r} is no address.", hint="Such as 127.0.0.1:7790 or [::1]:7790.")
+        raise UsageError(f"{option} {listen!r} is no address.", hint="Such as 127.0.0.1:7790 or [::1]:7790.")
     return host.strip("[]"), int(port)
 
 

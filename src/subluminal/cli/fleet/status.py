@@ -9,7 +9,7 @@ import click
 from subluminal.cli.fleet.options import open_repository
 from subluminal.cli.render.output import paint, print_json
 from subluminal.doctor.fleet import behind_words
-from subluminal.reports.printable import printable
+from subluminal.reports.printable import count, printable
 
 
 @click.command("status")
@@ -54,6 +54,9 @@ def _machine_lines(facts: dict[str, Any]) -> list[str]:
         lines.append(f"overdue    {paint(printable(facts['overdue']), 'red')}")
     lines += [f"policy     {printable(each['policy_id'])} {printable(each['version'])}" for each in facts["policies"]]
     lines += [f"stop       {paint(_stop(each), 'red')}" for each in facts["stops"]]
+    for which, told in facts["put_back"].items():
+        text = f"{which} that were altered or removed here: {count(told['times'], 'time')}, last at {told['last_at']}"
+        lines.append(f"put back   {paint(printable(text), 'yellow')}")
     shipping = facts["shipping"]
     if shipping is not None:
         told = shipping["last_error"] if shipping["waits"] else shipping["error"]

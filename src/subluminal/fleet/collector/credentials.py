@@ -22,6 +22,10 @@ class NotAllowed(SubluminalError):
     pass
 
 
+class NotYet(SubluminalError):
+    """Who it is may be known in a moment."""
+
+
 class Caller(NamedTuple):
     tenant: str
     machine: str
@@ -38,7 +42,7 @@ class Credentials:
         self._readers = readers
 
     def caller(self, authorization: str | None, certificate: Mapping[str, Any] | None) -> Caller:
-        """NotAllowed: nobody we know."""
+        """NotAllowed: nobody we know. NotYet: come again. Never waits for anybody."""
         if authorization is not None:
             scheme, _, token = authorization.partition(" ")
             if scheme.lower() != "bearer" or not token.strip():

@@ -25,6 +25,7 @@ from subluminal.contracts.errors import UsageError
 from subluminal.contracts.filters import Filters, RunFilters
 from subluminal.fleet.chains import verify_chain
 from subluminal.fleet.stores.arrivals import changes
+from subluminal.fleet.stores.asked import Asked
 from subluminal.fleet.stores.base import Store
 from subluminal.fleet.stores.moments import over_time, sparks
 from subluminal.fleet.stores.reading import Reader
@@ -32,6 +33,9 @@ from subluminal.fleet.stores.recovery import recoveries
 from subluminal.ledger.http.parameters import MAX_RUNS
 from subluminal.ledger.read.ledger import Page
 
+# With the wait for its turn (`turns`) less than the patience of `fleet.client`: an answer to nobody helps nobody.
+QUESTION_S = 40.0
+_CURSOR_S = 20.0
 # Lines of one answer; of large ones fewer.
 _LINES = 2000
 _LINES_BYTES = 8 << 20
@@ -41,8 +45,8 @@ Query = Any  # a multidict of texts
 
 
 class Questions:
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, limit_s: float) -> None:
+        self._store, self._limit_s = store, limit_s
         self.routes: dict[str, Callable[[str, Query], Any]] = {
             "/v1/calls": self._calls,
             "/v1/count": lambda tenant, query: {"count": self._reader(tenant).count(Filters(**_asked(query)))},
@@ -59,10 +63,10 @@ class Questions:
         }
 
     def _reader(self, tenant: str) -> Reader:
-        return Reader(self._store, tenant)
+        return Reader(Asked(self._store, self._limit_s), tenant)
 
     def cursor(self, tenant: str, machine: str, run_id: str, shim_id: str) -> int:
-        return self._reader(tenant).cursor(machine, run_id, shim_id)
+        return Reader(Asked(self._store, _CURSOR_S, quick=True), tenant).cursor(machine, run_id, shim_id)
 
     def _calls(self, tenant: str, query: Query) -> Any:
         filters = Filters(**_asked(query))

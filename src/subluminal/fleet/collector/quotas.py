@@ -1,5 +1,8 @@
 """How much a tenant may send: a bucket of events for each, filled at its rate. Time is passed in.
 
+An event is `EVENT_BYTES` of what is sent, or one line, whichever makes more: a few lines of a MiB each cost what
+thousands of usual ones do.
+
 A tenant with debts is refused before its body is read, so that one which sends a hundred times its quota costs hardly
 more than its headers. Each collector counts for itself: with N of them a tenant has up to N quotas.
 """
@@ -9,6 +12,8 @@ from __future__ import annotations
 # A machine that was away sends its backlog at once: seconds of the rate that a bucket holds.
 BURST_S = 30.0
 _LONGEST_WAIT_S = 60.0
+# Five times the usual line: whoever sends nothing unusual is counted by lines alone.
+EVENT_BYTES = 4096
 
 
 class Quotas:
@@ -27,10 +32,12 @@ class Quotas:
         left = self._left(tenant, rate, now_s)
         return 0.0 if left > 0 else min(_LONGEST_WAIT_S, (1 - left) / rate)
 
-    def charge(self, tenant: str, events: int, now_s: float) -> None:
+    def charge(self, tenant: str, events: int, size: int, now_s: float) -> None:
+        """`size`: of these events, in bytes."""
         rate = self._own.get(tenant, self._rate)
         if rate:
-            self._buckets[tenant] = (self._left(tenant, rate, now_s) - events, now_s)
+            cost = max(events, size / EVENT_BYTES)
+            self._buckets[tenant] = (self._left(tenant, rate, now_s) - cost, now_s)
 
     def _left(self, tenant: str, rate: float, now_s: float) -> float:
         full = rate * BURST_S

@@ -14,9 +14,9 @@ from msgspec import UNSET
 from subluminal.contracts import events as ev
 from subluminal.contracts.moments import epoch_ms, rfc3339
 from subluminal.contracts.tool_use import tool_use_id
-from subluminal.fleet.segments import BadSegment, Segment
+from subluminal.fleet.segments import BadSegment, Segment, is_id
 from subluminal.fleet.stores.base import Lines
-from subluminal.fleet.stores.tables import CALLS, DOORS, GREATEST, LEAST, RUNS
+from subluminal.fleet.stores.tables import CALLS, DOORS, GREATEST, LEAST, RUNS, clipped
 from subluminal.ledger.fold.ownership import is_foreign
 from subluminal.ledger.fold.reading import MAX_SEQ, AnyEvent, BadEvent, read_event
 from subluminal.ledger.store.events import hashed_seq
@@ -25,6 +25,8 @@ DAY_MS = 86_400_000
 # Days that a clock may be wrong before the day of arrival stands instead: partitions are by day, and whoever could
 # choose any would make thousands. A machine may have been away for a year.
 _PAST_DAYS, _FUTURE_DAYS = 366, 2
+# With the ids of its run and shim it makes a key (`segments.MAX_ID_BYTES`).
+MAX_CALL_ID_BYTES = 1024
 
 _TAGS: dict[type, str] = {}
 _days: dict[int, str] = {}
@@ -48,15 +50,14 @@ class Batch:
         self.failed: Counter[str] = Counter()
 
     def merge(self, other: Batch) -> None:
+        """The other stays as it is: it may have to be written alone."""
         self.lines += other.lines
         for key, row in other.calls.items():
-            known = self.calls.setdefault(key, row)
-            if known is not row:
-                known[:] = [old if new is None else new for old, new in zip(known, row, strict=True)]
+            known = self.calls.get(key)
+            self.calls[key] = row if known is None else _filled(known, row)
         for run, row in other.runs.items():
-            known = self.runs.setdefault(run, row)
-            if known is not row:
-                _join(known, row)
+            known = self.runs.get(run)
+            self.runs[run] = row if known is None else _joined(known, row)
         self.spans.update(other.spans)
         self.heads.update(other.heads)
         self.bytes += other.bytes
@@ -75,10 +76,16 @@ class Batch:
         }
 
 
-def _join(known: list[Any], row: list[Any]) -> None:
+def _filled(known: list[Any], row: list[Any]) -> list[Any]:
+    return [old if new is None else new for old, new in zip(known, row, strict=True)]
+
+
+def _joined(known: list[Any], row: list[Any]) -> list[Any]:
+    joined = [*known]
     for place, merge in _MERGES:
         told = [value for value in (known[place], row[place]) if value is not None]
-        known[place] = (min if merge == LEAST else max)(told, default=None)
+        joined[place] = (min if merge == LEAST else max)(told, default=None)
+    return joined
 
 
 def rows_of(segment: Segment, tenant: str, machine: str, now_ms: int) -> Batch:
@@ -102,7 +109,7 @@ def rows_of(segment: Segment, tenant: str, machine: str, now_ms: int) -> Batch:
         types.append(_type_of(event))
         days.append(day)
         _tell_call(batch, run, event, seq, next(places, 0), ts_ms, day)
-    run[_RUN["first_ms"]], run[_RUN["last_ms"]] = min(times), max(times)
+    run[_RUN["first_ms"]], run[_RUN["last_ms"]], run[_RUN["day"]] = min(times), max(times), max(days)
     batch.lines.append(Lines(tenant, run_id, shim_id, machine, now_ms, first_seq, days, times, types, segment.lines))
     batch.bytes = sum(map(len, segment.lines))
     batch.runs[tenant, run_id] = run
@@ -169,8 +176,11 @@ def _tell_call(batch: Batch, run: list[Any], event: AnyEvent, seq: int, n: int, 
     key = (run[0], run[1], shim_id, call.call_id)
     row = batch.calls.get(key)
     if row is None:
+        if not is_id(call.call_id, MAX_CALL_ID_BYTES):
+            what = f"a call_id of more than {MAX_CALL_ID_BYTES} bytes, or with a NUL in it"
+            raise BadSegment("event", f"Event {seq} has {what}.")
         row = batch.calls[key] = [*key, *[None] * (len(_CALL) - len(key))]
-        row[_DAY], row[_SERVER], row[_TOOL] = day, call.server_name, call.tool_name
+        row[_DAY], row[_SERVER], row[_TOOL] = day, clipped(call.server_name), clipped(call.tool_name)
         row[_AGENT : _AGENT + 3] = event.agent_id, event.client, event.env
         row[_PRINCIPAL] = None if event.principal is UNSET else event.principal
     if isinstance(event, ev.ToolCallStart):

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from subluminal.contracts.errors import ConfigError, UsageError
 from subluminal.fleet.collector.credentials import Credentials, TokenReader
+from subluminal.fleet.collector.questions import QUESTION_S
 from subluminal.fleet.collector.quotas import Quotas
 from subluminal.fleet.collector.service import Service
 from subluminal.fleet.stores.base import open_store
@@ -39,12 +40,15 @@ class Settings(Struct, kw_only=True):
     tenant_events_per_s: dict[str, float] = {}
     commit_ms: int = 200
     retention_days: int = 0
+    question_s: int = int(QUESTION_S)
+    metrics: tuple[str, int] | None = None
 
 
-def serve(settings: Settings, ready: Callable[[str], None]) -> None:
-    """Until SIGTERM or SIGINT. `ready` hears the address."""
+def serve(settings: Settings, ready: Callable[[str, str | None], None]) -> None:
+    """Until SIGTERM or SIGINT. `ready` hears the address, and that of the metrics where it is another."""
     context = _tls(settings)
-    if context is None and settings.host not in _LOOPBACK and not settings.behind_tls:
+    hosts = [settings.host, *([settings.metrics[0]] if settings.metrics else [])]
+    if context is None and not settings.behind_tls and any(host not in _LOOPBACK for host in hosts):
         hint = "Give --tls-cert and --tls-key, or --behind-tls where something else ends TLS."
         raise UsageError("Tokens would pass over the network in clear.", hint=hint)
     credentials = Credentials(_readers(settings))
@@ -59,36 +63,48 @@ def serve(settings: Settings, ready: Callable[[str], None]) -> None:
         quotas,
         commit_interval_s=settings.commit_ms / 1000,
         retention_days=settings.retention_days,
+        question_s=settings.question_s,
     )
     asyncio.run(_serve(service, settings, context, ready))
 
 
 async def _serve(
-    service: Service, settings: Settings, context: ssl.SSLContext | None, ready: Callable[[str], None]
+    service: Service, settings: Settings, context: ssl.SSLContext | None, ready: Callable[[str, str | None], None]
 ) -> None:
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    runner = web.AppRunner(service.application(), access_log=None, shutdown_timeout=_GRACE_S)
+    metrics: web.AppRunner | None = None
+    runner = web.AppRunner(
+        service.application(with_metrics=settings.metrics is None), access_log=None, shutdown_timeout=_GRACE_S
+    )
     await runner.setup()
     try:
-        site = web.TCPSite(runner, settings.host, settings.port, ssl_context=context, backlog=1024)
-        await site.start()
-        sockets = runner.addresses
-        host, port = sockets[0][:2]
-        ready(f"{'https' if context else 'http'}://{f'[{host}]' if ':' in host else host}:{port}")
+        if settings.metrics is not None:
+            metrics = web.AppRunner(service.metrics_application(), access_log=None)
+            await metrics.setup()
+            await web.TCPSite(metrics, *settings.metrics, ssl_context=context).start()
+        await web.TCPSite(runner, settings.host, settings.port, ssl_context=context, backlog=1024).start()
+        ready(_url(runner, context), None if metrics is None else _url(metrics, context))
         await ended.wait()
     finally:
+        if metrics is not None:
+            await metrics.cleanup()
         await runner.cleanup()
+
+
+def _url(runner: web.AppRunner, context: ssl.SSLContext | None) -> str:
+    host, port = runner.addresses[0][:2]
+    return f"{'https' if context else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _readers(settings: Settings) -> list[TokenReader]:
     readers: list[TokenReader] = []
+    given = [name for name in (settings.issuer, settings.audience, settings.jwks) if name]
     if settings.tokens is not None:
         from subluminal.fleet.collector.tokens import Tokens
 
-        readers.append(Tokens(settings.tokens))
-    given = [name for name in (settings.issuer, settings.audience, settings.jwks) if name]
+        readers.append(Tokens(settings.tokens, may_come=bool(given or settings.client_ca)))
     if given:
         if len(given) < 3:
             raise UsageError("--issuer, --audience and --jwks go together.")

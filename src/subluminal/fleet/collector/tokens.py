@@ -8,6 +8,7 @@ one in force, so that a slip of an editor does not cut off a fleet.
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 from hashlib import sha256
@@ -20,6 +21,7 @@ from subluminal.fleet.collector.credentials import NAME, READ, SHIP, Caller
 from subluminal.host.files import replace_file
 
 _PREFIX = "subf_"
+log = logging.getLogger("subluminal.collector")
 
 
 class Entry(Struct):
@@ -34,12 +36,16 @@ class _File(Struct):
 
 
 class Tokens:
-    def __init__(self, path: str) -> None:
+    """`may_come`: where there is another kind of credential, a file that is not there yet is one without tokens."""
+
+    def __init__(self, path: str, *, may_come: bool = False) -> None:
         self._path = path
-        self._seen: tuple[int, int] | None = None
-        self._callers: dict[str, Caller] = {}
-        self._callers = _callers(_read(path))
         self._seen = self._stamp()
+        self._callers: dict[str, Caller] = {}
+        if self._seen is None and may_come:
+            log.warning("%s is not there: no token is known until it is", path)
+        else:
+            self._callers = _callers(_read(path))
 
     def __call__(self, token: str) -> Caller | None:
         if self._stamp() != self._seen:

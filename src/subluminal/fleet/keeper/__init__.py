@@ -13,5 +13,5 @@ on an old state by answering slowly.
     keeper.py    threads, the lock (one keeper for each home), ending
     state.py     `state.json`: how each task fares
     tasks.py     which tasks there are
-    refresh.py   policies;  stop.py: stops
+    refresh.py   policies;  stop.py: stops;  tampering.py: that somebody had altered what was laid
 """

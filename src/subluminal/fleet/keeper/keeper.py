@@ -7,7 +7,7 @@ import os
 import random
 from threading import Event, Thread
 from time import monotonic, time_ns
-from typing import Protocol
+from typing import Any, Protocol
 
 from subluminal.contracts.errors import FleetError, SubluminalError
 from subluminal.fleet.joined import Joined, has_left
@@ -81,16 +81,20 @@ class Keeper:
             wait_s = task.step()
         except Exception as fault:  # one task must not take the others down
             error = _told(fault)
-            if self.state.failed(task.name, error, time_ns() // 1_000_000):
+            if self.state.failed(task.name, error, time_ns() // 1_000_000, _facts(task)):
                 kind = "" if isinstance(error, SubluminalError) else f"{type(error).__name__}: "
                 self._log(f"{task.name}: {kind}{error}")
             return min(RETRY_S, getattr(task, "every_s", RETRY_S)), error
         else:
-            facts = getattr(task, "facts", None)
-            self.state.good(task.name, time_ns() // 1_000_000, facts() if callable(facts) else None)
+            self.state.good(task.name, time_ns() // 1_000_000, _facts(task))
             return wait_s, None
         finally:
             self._began.pop(task.name, None)
+
+
+def _facts(task: Task) -> dict[str, Any] | None:
+    facts = getattr(task, "facts", None)
+    return facts() if callable(facts) else None
 
 
 def _told(fault: Exception) -> Exception:

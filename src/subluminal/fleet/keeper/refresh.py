@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from time import time_ns
+from typing import Any
 
 from subluminal.fleet.joined import Joined
-from subluminal.fleet.machine.laying import lay_policies
+from subluminal.fleet.keeper.tampering import Tampering
+from subluminal.fleet.machine.laying import Memory, lay_policies
 from subluminal.fleet.machine.origin import Origin
 from subluminal.ledger.daemon.log import Log
 
@@ -18,9 +20,15 @@ class RefreshTask:
         self._joined = joined
         self._home = home
         self._log = log
+        self._memory = Memory()
+        self._tampering = Tampering("policies", self._memory, home, log)
         self.every_s = joined.refresh_ms / 1000
 
     def step(self) -> float:
-        if lay_policies(self._origin, self._joined, self._home, time_ns() // 1_000_000):
-            self._log("other policies of the fleet are in force")
+        with self._tampering.told():
+            if lay_policies(self._origin, self._joined, self._home, time_ns() // 1_000_000, self._memory):
+                self._log("other policies of the fleet are in force")
         return self.every_s
+
+    def facts(self) -> dict[str, Any]:
+        return self._tampering.facts()

@@ -54,13 +54,14 @@ class StateFile:
             self.state.tasks[task] = TaskState(last_good_ms=now_ms, facts=facts if facts is not None else was.facts)
             self._write()
 
-    def failed(self, task: str, error: Exception, now_ms: int) -> bool:
+    def failed(self, task: str, error: Exception, now_ms: int, facts: dict[str, Any] | None = None) -> bool:
         """True: it had not failed in this way before."""
         text = f"{error}"[:_MAX_ERROR_CHARS] or type(error).__name__
         with self._lock:
             was = self.state.tasks.get(task) or TaskState()
             code = str(getattr(error, "code", "") or "")
-            self.state.tasks[task] = TaskState(was.last_good_ms, text, now_ms, code, was.failures + 1, was.facts)
+            known = facts if facts is not None else was.facts
+            self.state.tasks[task] = TaskState(was.last_good_ms, text, now_ms, code, was.failures + 1, known)
             self._write()
         return text != was.last_error or was.failures == 0
 

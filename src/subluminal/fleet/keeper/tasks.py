@@ -11,11 +11,13 @@ from subluminal.ledger.daemon.log import Log
 def tasks_of(joined: Joined, home: str, log: Log) -> list[Task]:
     from subluminal.fleet.keeper.refresh import RefreshTask
     from subluminal.fleet.keeper.stop import StopTask
-    from subluminal.fleet.machine.origin import Origin
+    from subluminal.fleet.machine.origin import STOPS_APART, Origin
     from subluminal.fleet.telemetry.task import Telemetry
 
-    origin = Origin(joined.url, home)
-    tasks: list[Task] = [StopTask(origin, joined, home, log), RefreshTask(origin, joined, home, log)]
+    tasks: list[Task] = [
+        StopTask(Origin(joined.url, home, STOPS_APART), joined, home, log),
+        RefreshTask(Origin(joined.url, home), joined, home, log),
+    ]
     if joined.collector is not None:
         try:
             from subluminal.fleet.shipping.task import ship_task

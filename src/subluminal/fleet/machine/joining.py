@@ -11,7 +11,7 @@ from subluminal.contracts.errors import FleetError
 from subluminal.fleet.extras import require_extra
 from subluminal.fleet.joined import Joined, read_joined, remove_joined, write_joined
 from subluminal.fleet.machine.laying import lay_policies, lay_stops, laying
-from subluminal.fleet.machine.origin import ANCHOR, Origin
+from subluminal.fleet.machine.origin import ANCHOR, STOPS_APART, Origin
 from subluminal.fleet.published import checked_tenant
 from subluminal.host.clock import utc_now
 from subluminal.host.files import replace_file
@@ -43,10 +43,9 @@ def join(joined: Joined, root: str, home: str) -> None:
         _forget(home)
         ensure_private_dir(fleet_tuf_dir(home), home)
         replace_file(os.path.join(fleet_tuf_dir(home), ANCHOR), anchor, durable=True)
-        origin = Origin(joined.url, home)
         now_ms = time_ns() // 1_000_000
-        lay_policies(origin, joined, home, now_ms)
-        lay_stops(origin, joined, home, now_ms)
+        lay_policies(Origin(joined.url, home), joined, home, now_ms)
+        lay_stops(Origin(joined.url, home, STOPS_APART), joined, home, now_ms)
         joined.joined_at = utc_now()
         write_joined(joined, home)
     except BaseException:

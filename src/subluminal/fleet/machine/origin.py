@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tuf.ngclient import Updater
 
 ANCHOR = "anchor.json"
+STOPS_APART = "stop"
 _MAX_ROOT_BYTES = 512_000
 
 
@@ -41,6 +42,10 @@ class _Version(msgspec.Struct):
 
 class _Signed(msgspec.Struct):
     signed: _Version
+
+
+# Made here, and not when first used: several threads ask.
+_signed = msgspec.json.Decoder(_Signed).decode
 
 
 class Session:
@@ -70,14 +75,19 @@ class Session:
 
 
 class Origin:
-    """`url` holds `metadata/` and `targets/`. One session at a time: they share what is on the disk."""
+    """`url` holds `metadata/` and `targets/`. One session at a time: they share what is on the disk.
 
-    def __init__(self, url: str, home: str) -> None:
+    `apart`: a name for a view of its own, which shares the anchor and nothing else. Stops have one: they must not wait
+    until a policy has been fetched, however slowly an origin sends it.
+    """
+
+    def __init__(self, url: str, home: str, apart: str | None = None) -> None:
         require_extra("tuf", "cryptography")
         from subluminal.fleet.machine.fetching import BoundedFetcher
 
         self._url = url.rstrip("/")
-        self._directory = fleet_tuf_dir(home)
+        self._anchor = os.path.join(fleet_tuf_dir(home), ANCHOR)
+        self._directory = fleet_tuf_dir(home) if apart is None else os.path.join(fleet_tuf_dir(home), apart)
         self._home = home
         self._lock = RLock()
         self._fetcher = BoundedFetcher(f"subluminal/{__version__}")
@@ -92,7 +102,7 @@ class Origin:
         from tuf.ngclient import Updater
 
         targets = os.path.join(self._directory, "targets")
-        if not os.path.isdir(targets) and os.path.isdir(self._directory):  # a machine that has left has none
+        if not os.path.isdir(targets) and os.path.isfile(self._anchor):  # a machine that has left has none
             ensure_private_dir(targets, self._home)
         updater = Updater(
             self._directory,
@@ -100,7 +110,7 @@ class Origin:
             targets,
             f"{self._url}/targets/",
             self._fetcher,
-            bootstrap=read_private(os.path.join(self._directory, ANCHOR), _MAX_ROOT_BYTES),
+            bootstrap=read_private(self._anchor, _MAX_ROOT_BYTES),
         )
         updater.refresh()
         return updater
@@ -110,7 +120,7 @@ def signed_version(directory: str) -> int:
     """Of the snapshot that is trusted here; 0: none yet."""
     try:
         data = read_private(os.path.join(directory, "snapshot.json"), 1 << 24)
-        return msgspec.json.decode(data, type=_Signed).signed.version
+        return _signed(data).signed.version
     except (OSError, msgspec.DecodeError):
         return 0
 

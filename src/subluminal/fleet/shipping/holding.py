@@ -106,6 +106,12 @@ def _put_aside(ledger: sqlite3.Connection, run_no: int, run_id: str, place: int,
 
 
 def held(progress: Progress, limit: int) -> list[Held]:
+    """Which are to be sent."""
     return [
         Held(run_id, shim_id, seq, n, zlib.decompress(line)) for run_id, shim_id, seq, n, line in progress.held(limit)
     ]
+
+
+def held_line(progress: Progress, run_id: str, shim_id: str, seq: int) -> Held | None:
+    found = progress.held_line(run_id, shim_id, seq)
+    return None if found is None else Held(run_id, shim_id, seq, found[0], zlib.decompress(found[1]))

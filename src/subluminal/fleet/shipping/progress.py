@@ -50,6 +50,13 @@ CREATE TABLE IF NOT EXISTS held (
   PRIMARY KEY (run_id, shim_id, seq)
 ) WITHOUT ROWID;
 """
+# The place of a refused event that lies in `held`: its run is gone from the ledger.
+NO_PLACE = 0
+_TO_BE_SENT = (
+    "FROM held h WHERE NOT EXISTS (SELECT 1 FROM refused r WHERE r.run_id = h.run_id AND r.shim_id = h.shim_id"
+    f" AND r.seq = h.seq AND r.first_place = {NO_PLACE})"
+)
+_FIRST_REFUSED = f"SELECT min(first_place) FROM refused WHERE first_place > {NO_PLACE}"
 # Acknowledgements that are kept to be looked at; the cursor is what counts.
 _ACKS_KEPT = 1000
 
@@ -72,13 +79,14 @@ class Refused(NamedTuple):
 
 class Standing(NamedTuple):
     """`unacked_bytes`: of segments of the ledger, as they lie there; `unacked_since`: when their first event was.
-    `refused`: events that no collector took."""
+    `refused`: events that no collector took; `held`: those of pruned runs (`holding`) that are still to be sent."""
 
     place: int
     events: int
     unacked_bytes: int
     unacked_events: int
     refused: int
+    held: int
     acked_at: str | None
     unacked_since: str | None
 
@@ -129,7 +137,7 @@ class Progress:
         return [Refused(*row) for row in self._connection.execute(f"SELECT {names} FROM refused ORDER BY first_place")]
 
     def taken(self, run_id: str, shim_id: str, seq: int) -> None:
-        """One that was refused before."""
+        """One that was refused before: it was acknowledged, or is gone from the ledger."""
         sql = "DELETE FROM refused WHERE run_id = ? AND shim_id = ? AND seq = ?"
         self._connection.execute(sql, (run_id, shim_id, seq))
 
@@ -141,8 +149,20 @@ class Progress:
         self._connection.execute("COMMIT")
 
     def held(self, limit: int) -> list[tuple[str, str, int, int, bytes]]:
-        sql = "SELECT run_id, shim_id, seq, n, line FROM held ORDER BY run_id, shim_id, seq LIMIT ?"
+        """Those that were not refused."""
+        sql = f"SELECT run_id, shim_id, seq, n, line {_TO_BE_SENT} ORDER BY run_id, shim_id, seq LIMIT ?"
         return [(row[0], row[1], row[2], row[3], row[4]) for row in self._connection.execute(sql, (limit,))]
+
+    def held_line(self, run_id: str, shim_id: str, seq: int) -> tuple[int, bytes] | None:
+        sql = "SELECT n, line FROM held WHERE run_id = ? AND shim_id = ? AND seq = ?"
+        row = self._connection.execute(sql, (run_id, shim_id, seq)).fetchone()
+        return None if row is None else (int(row[0]), bytes(row[1]))
+
+    def refuse(self, refused: list[Refused], now: str) -> None:
+        """Of what was held."""
+        self._connection.executemany(
+            "INSERT OR REPLACE INTO refused VALUES (?, ?, ?, ?, ?, ?, ?)", [(*each, now) for each in refused]
+        )
 
     def let_go(self, keys: list[tuple[str, str, int]]) -> None:
         """Of what was held: it was acknowledged."""
@@ -174,7 +194,7 @@ def shipped_place(home: str | None = None) -> int | None:
     ) as connection:
         try:
             row = connection.execute("SELECT ledger, place FROM cursor").fetchone()
-            first_refused = connection.execute("SELECT min(first_place) FROM refused").fetchone()[0]
+            first_refused = connection.execute(_FIRST_REFUSED).fetchone()[0]
         except sqlite3.OperationalError:
             return 0
     if row is None or row[0] != ledger_name(home):
@@ -193,6 +213,7 @@ def standing(home: str | None = None) -> Standing | None:
         place = progress.place() or 0
         row = progress._connection.execute("SELECT events, acked_at FROM cursor").fetchone()
         refused = progress._connection.execute("SELECT count(*) FROM refused").fetchone()[0]
+        waiting = progress._connection.execute(f"SELECT count(*) {_TO_BE_SENT}").fetchone()[0]
     finally:
         progress.close()
     try:
@@ -204,7 +225,7 @@ def standing(home: str | None = None) -> Standing | None:
         unacked_bytes, unacked_events = ledger.execute(sql, (place,)).fetchone()
         since = _first_after(ledger, place)
     events, acked_at = row or (0, None)
-    return Standing(place, events, unacked_bytes, unacked_events, refused, acked_at, since)
+    return Standing(place, events, unacked_bytes, unacked_events, refused, waiting, acked_at, since)
 
 
 def _first_after(ledger: sqlite3.Connection, place: int) -> str | None:

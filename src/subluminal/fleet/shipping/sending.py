@@ -1,4 +1,8 @@
-"""One collector over HTTP: segments to it, cursors from it. A connection is kept as long as it works."""
+"""One collector over HTTP: segments to it, cursors from it. A connection is kept as long as it works.
+
+Only a collector's own words count. An ingress without a backend, a captive portal or another service may answer 200 to
+whatever it is sent: an answer that is not of the shape that was asked for means "later", never "done".
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import http.client
 import os
 import ssl
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import SplitResult, quote, urlsplit
 
 import msgspec
@@ -14,6 +18,10 @@ import msgspec
 from subluminal.contracts.errors import FleetError, UsageError
 from subluminal.fleet.joined import NO_CREDENTIAL
 
+if TYPE_CHECKING:
+    from subluminal.fleet.segments import Segment
+
+T = TypeVar("T")
 _TIMEOUT_S = 60.0
 _MAX_ANSWER_BYTES = 64 << 20
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -40,6 +48,14 @@ class NoCredential(FleetError):
     """What the collector is to be shown is not where it should be found."""
 
     code = NO_CREDENTIAL
+
+
+class _Acked(msgspec.Struct):
+    acked: tuple[int, int]
+
+
+class _Cursor(msgspec.Struct):
+    seq: int
 
 
 class Address:
@@ -124,20 +140,29 @@ class Collector:
             self._connection.close()
             self._connection = None
 
-    def post(self, body: bytes) -> None:
+    def send(self, segment: Segment) -> None:
         """Returns once it is committed. Later: it may be or not; send it again. Refusal: it never will be."""
+        from subluminal.fleet.segments import encode
+
+        acked = self.post(encode(segment))
+        if acked != (segment.first_seq, segment.last_seq):
+            wanted, told = f"{segment.first_seq} to {segment.last_seq}", f"{acked[0]} to {acked[1]}"
+            raise Later(f"{self._address.url} has acknowledged {told}, and was sent {wanted}.")
+
+    def post(self, body: bytes) -> tuple[int, int]:
+        """Which numbers the collector says it has committed."""
         from subluminal.fleet.segments import CONTENT_TYPE
 
-        self._ask("POST", "/v1/segments", body, {"Content-Type": CONTENT_TYPE})
+        return self._ask("POST", "/v1/segments", _Acked, body, {"Content-Type": CONTENT_TYPE}).acked
 
     def cursor(self, run_id: str, shim_id: str) -> int:
-        answer = self.get(f"/v1/cursor?run_id={quote(run_id, safe='')}&shim_id={quote(shim_id, safe='')}")
-        return int(answer["seq"])
+        place = f"/v1/cursor?run_id={quote(run_id, safe='')}&shim_id={quote(shim_id, safe='')}"
+        return self.get(place, _Cursor).seq
 
-    def get(self, place: str) -> Any:
-        return self._ask("GET", place, None, {})
+    def get(self, place: str, shape: type[T]) -> T:
+        return self._ask("GET", place, shape, None, {})
 
-    def _ask(self, method: str, place: str, body: bytes | None, headers: dict[str, str]) -> Any:
+    def _ask(self, method: str, place: str, shape: type[T], body: bytes | None, headers: dict[str, str]) -> T:
         for attempt in (0, 1):
             fresh = self._connection is None
             try:
@@ -155,26 +180,35 @@ class Collector:
                     raise Later(f"{self._address.url} cannot be reached: {error}.") from None
         if answer.will_close:
             self.close()
-        return self._read(answer, text)
-
-    def _read(self, answer: http.client.HTTPResponse, text: bytes) -> Any:
+        if answer.status != 200:
+            raise self._told(answer, text)
         try:
-            told = msgspec.json.decode(text)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            told = {}
-        if answer.status == 200:
-            return told
-        why = str(told.get("error", "")) if isinstance(told, dict) else ""
-        why = why[:500] or f"it answered {answer.status}"
+            return msgspec.json.decode(text, type=shape)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            raise Later(f"{self._address.url} does not answer as a collector does.") from None
+
+    def _told(self, answer: http.client.HTTPResponse, text: bytes) -> FleetError:
+        told = _object(text)
+        is_collector = "error" in told
+        why = str(told.get("error", ""))[:500] or f"it answered {answer.status}"
         if answer.status in (429, 503):
-            raise Later(why, _seconds(answer.getheader("Retry-After")))
-        if answer.status in (400, 413, 422):
-            raise Refusal(why)
+            return Later(why, _seconds(answer.getheader("Retry-After")))
+        # A proxy on the way may have a bound of its own for bodies: halves of a segment are smaller.
+        if answer.status == 413 or (answer.status in (400, 422) and is_collector):
+            return Refusal(why)
         if answer.status in (401, 403):
-            raise FleetError(f"{self._address.url}: {why}", hint="Look at the token or certificate of this machine.")
-        if answer.status == 404 and isinstance(told, dict) and "error" in told:
-            raise Missing(why, hint=told.get("hint"))
-        raise Later(f"{self._address.url}: {why}")
+            return FleetError(f"{self._address.url}: {why}", hint="Look at the token or certificate of this machine.")
+        if answer.status == 404 and is_collector:
+            return Missing(why, hint=told.get("hint"))
+        return Later(f"{self._address.url}: {why}")
+
+
+def _object(text: bytes) -> dict[str, Any]:
+    """What is said in an answer, if it is a JSON object."""
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return {}
 
 
 def _seconds(text: str | None) -> float:

@@ -1,24 +1,26 @@
 """The shipper: a piece of the ledger at a time, each acknowledged before the next. One task of the keeper.
 
 A collector that refuses a segment for what it holds would refuse it for ever: it is cut in halves until the lines that
-are refused stand alone. Those are written down, tried again each hour, and kept from pruning; the others go on.
+are refused stand alone. Those are written down, tried again each hour, and kept from pruning; the others go on. What
+was refused and has gone from the ledger all the same is let go, so that nothing waits behind it.
 """
 
 from __future__ import annotations
 
 import random
 import sqlite3
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
+from threading import Event
 from time import monotonic
 from typing import Any
 
 from subluminal.contracts.errors import FleetError
 from subluminal.fleet.joined import Joined
-from subluminal.fleet.segments import Segment, encode
+from subluminal.fleet.segments import Segment
 from subluminal.fleet.shipping.backlog import Piece, part, read_piece, without_known
-from subluminal.fleet.shipping.holding import held
-from subluminal.fleet.shipping.progress import Ack, Progress, Refused
+from subluminal.fleet.shipping.holding import Held, held, held_line
+from subluminal.fleet.shipping.progress import NO_PLACE, Ack, Progress, Refused
 from subluminal.fleet.shipping.sending import Address, Collector, Later, Refusal
 from subluminal.host.clock import utc_now
 from subluminal.host.home import ledger_db
@@ -107,13 +109,22 @@ class ShipTask:
         segments = [segment for segment in wanted if segment is not None]
         acks: list[Ack] = []
         refused: list[Refused] = []
+        failed = Event()
 
         def send(place: int) -> None:
             for segment in segments[place::AT_ONCE]:
-                self._offer(self._collectors[place], segment, piece, acks, refused)
+                if failed.is_set():
+                    return
+                try:
+                    self._offer(self._collectors[place], segment, piece, acks, refused)
+                except BaseException:
+                    failed.set()
+                    raise
 
-        for sent in [self._threads.submit(send, place) for place in range(min(AT_ONCE, len(segments)))]:
-            sent.result()
+        sent = [self._threads.submit(send, place) for place in range(min(AT_ONCE, len(segments)))]
+        wait(sent)  # whoever comes next uses the same connections
+        for each in sent:
+            each.result()
         self._progress.record(piece.place, acks, refused, utc_now())
 
     def _unknown(self, segment: Segment) -> Segment | None:
@@ -127,7 +138,7 @@ class ShipTask:
         self, collector: Collector, segment: Segment, piece: Piece, acks: list[Ack], refused: list[Refused]
     ) -> None:
         try:
-            collector.post(encode(segment))
+            collector.send(segment)
             acks.append(Ack(segment.run_id, segment.shim_id, segment.first_seq, segment.last_seq))
         except Refusal as error:
             count = len(segment.lines)
@@ -141,10 +152,15 @@ class ShipTask:
     def _send_held(self) -> None:
         """Decisions of runs that were pruned before they could be sent."""
         while found := held(self._progress, _HELD_AT_ONCE):
+            acked, refused = [], []
             for each in found:
-                segment = Segment(each.run_id, each.shim_id, each.seq, [each.line], [(each.n, 1)])
-                self._collectors[0].post(encode(segment))
-            self._progress.let_go([(each.run_id, each.shim_id, each.seq) for each in found])
+                try:
+                    self._collectors[0].send(_alone(each))
+                    acked.append(each[:3])
+                except Refusal as error:
+                    refused.append(Refused(*each[:3], NO_PLACE, NO_PLACE, str(error)))
+            self._progress.let_go(acked)
+            self._progress.refuse(refused, utc_now())
 
     def _again(self, ledger: sqlite3.Connection) -> None:
         """What was refused: a collector of a later version may take it."""
@@ -152,16 +168,40 @@ class ShipTask:
             return
         self._refused_at = monotonic()
         for each in self._progress.refused():
-            found = read_piece(ledger, each.first_place - 1, each.last_place)
-            for segment in found.segments if found is not None else ():
-                offset = each.seq - segment.first_seq
-                same = (segment.run_id, segment.shim_id) == (each.run_id, each.shim_id)
-                if same and 0 <= offset < len(segment.lines):
-                    try:
-                        self._collectors[0].post(encode(part(segment, offset, offset + 1)))
-                    except Refusal:
-                        continue
-                    self._progress.taken(each.run_id, each.shim_id, each.seq)
+            segment = self._held_again(each) if each.first_place == NO_PLACE else _in_ledger(ledger, each)
+            if segment is None:
+                if not _has_run(ledger, each.run_id):
+                    self._progress.taken(*each[:3])
+                continue
+            try:
+                self._collectors[0].send(segment)
+            except Refusal:
+                continue
+            self._progress.let_go([each[:3]])
+            self._progress.taken(*each[:3])
+
+    def _held_again(self, refused: Refused) -> Segment | None:
+        found = held_line(self._progress, *refused[:3])
+        return None if found is None else _alone(found)
+
+
+def _alone(line: Held) -> Segment:
+    return Segment(line.run_id, line.shim_id, line.seq, [line.line], [(line.n, 1)])
+
+
+def _has_run(ledger: sqlite3.Connection, run_id: str) -> bool:
+    return ledger.execute("SELECT 1 FROM runs WHERE run_id = ?", (run_id,)).fetchone() is not None
+
+
+def _in_ledger(ledger: sqlite3.Connection, refused: Refused) -> Segment | None:
+    """The line that was refused; None: it is not there."""
+    found = read_piece(ledger, refused.first_place - 1, refused.last_place)
+    for segment in found.segments if found is not None else ():
+        offset = refused.seq - segment.first_seq
+        same = (segment.run_id, segment.shim_id) == (refused.run_id, refused.shim_id)
+        if same and 0 <= offset < len(segment.lines):
+            return part(segment, offset, offset + 1)
+    return None
 
 
 def ship_task(joined: Joined, collector: str, home: str | None = None) -> ShipTask:

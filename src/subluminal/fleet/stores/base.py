@@ -18,6 +18,20 @@ class StoreError(SubluminalError):
     hint = "Machines keep what they could not send and try again; look at the store."
 
 
+class Unstorable(StoreError):
+    """The store is well and cannot hold these rows. The text never repeats what was in them."""
+
+
+class TooLong(SubluminalError):
+    """A question was given up; nothing is wrong with the store."""
+
+    hint = "Ask for less: a shorter time, one run, fewer groups."
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"The question took longer than {seconds:g} s and was given up. {self.hint}")
+        self.seconds = seconds
+
+
 class Written(NamedTuple):
     """Of one commit. `conflicts`: events that were there with other bytes; None: `conflicts_among` tells later."""
 
@@ -40,8 +54,19 @@ class Lines(NamedTuple):
     lines: list[bytes]
 
 
-class Store(Protocol):
-    """Thread-safe, one statement at a time for each method of writing and of reading."""
+class Answers(Protocol):
+    """What whoever reads needs of a store."""
+
+    @property
+    def dialect(self) -> Dialect: ...
+
+    def select(self, sql: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
+        """Values stand in the SQL as `:name`; a list as `:name` after IN."""
+        ...
+
+
+class Store(Answers, Protocol):
+    """Thread-safe. One statement is written at a time; how many are read at once is the engine's matter (`asked`)."""
 
     def migrate(self, retention_days: int) -> None: ...
 
@@ -55,12 +80,11 @@ class Store(Protocol):
 
     def expire(self, retention_days: int) -> None: ...
 
-    def select(self, sql: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
-        """Values stand in the SQL as `:name`; a list as `:name` after IN."""
+    def select(
+        self, sql: str, values: dict[str, Any], seconds: float | None = None, *, quick: bool = False
+    ) -> list[tuple[Any, ...]]:
+        """TooLong after so many seconds. `quick`: it does not wait behind what is long, where the engine allows."""
         ...
-
-    @property
-    def dialect(self) -> Dialect: ...
 
     def close(self) -> None: ...
 

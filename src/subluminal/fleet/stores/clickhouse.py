@@ -6,21 +6,22 @@ twice. Lines that contradict each other have different hashes, which stand in th
 Traps:
 - Rows go in as columns (`native`): text that the engine has to parse costs it twice as much.
 - A deduplication token would drop another block of the same token silently, and forgets after an hour: none is used.
-- There is no transaction over tables. Each insert alone is harmless to repeat, and the events come last.
+- There is no transaction over tables. Each insert alone is harmless to repeat, and what a cursor vouches by comes last.
 - `calls` needs CoalescingMergeTree (25.6 and later).
 """
 
 from __future__ import annotations
 
+import math
 import re
-import threading
 from collections.abc import Sequence
 from typing import Any
 
 import clickhouse_connect
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from subluminal.fleet.stores.base import Dialect, StoreError, Written, chunks
+from subluminal.fleet.stores.asked import QUICK, READ, WRITE, Slots
+from subluminal.fleet.stores.base import Dialect, StoreError, TooLong, Unstorable, Written, chunks
 from subluminal.fleet.stores.native import block
 from subluminal.fleet.stores.tables import (
     ADDED_SINCE,
@@ -29,22 +30,24 @@ from subluminal.fleet.stores.tables import (
     DOORS,
     DOORS_KNOWN,
     EVENTS,
+    FILED,
     FILL,
     GREATEST,
-    HEADS,
     LEAST,
     LINE_HASH,
     NUMBER,
     RUNS,
-    SPANS,
     TABLES,
     TEXT,
+    WORD,
     Column,
     Table,
 )
 
 _TYPES = {TEXT: "String", "word": "LowCardinality(String)", NUMBER: "Int64", DAY: "Date"}
 _CODECS = {"line": " CODEC(ZSTD(3))"}
+# Of rows that were written without it.
+_RUN_DAY = " DEFAULT toDate(fromUnixTimestamp64Milli(last_ms))"
 _ENGINES = {
     "events": "ReplacingMergeTree(received_ms)",
     "calls": "CoalescingMergeTree",
@@ -54,6 +57,12 @@ _ENGINES = {
 }
 _PRODUCERS_AT_ONCE = 500
 _PARAMETER = re.compile(r":([a-z_0-9]+)")
+_CODE = re.compile(r"[Cc]ode:? (\d+)")
+# Text that cannot be parsed; data that ends early, is incorrect, too large or out of bounds; NULL where there is none.
+_OF_ROWS = (6, 27, 32, 33, 69, 117, 131, 349)
+_TIMEOUT_EXCEEDED = 159
+# For one statement of an engine in this process: commits and cursors wait as long.
+_EMBEDDED_S = 10.0
 # Weeks, so that a machine that was away for a year makes fewer parts of one insert than the engine takes (100).
 _PARTITION = "toMonday(day)"
 DIALECT = Dialect(
@@ -73,11 +82,12 @@ DIALECT = Dialect(
 def _column(table: Table, column: Column) -> str:
     kind = _TYPES[column.kind]
     if column.merge in (LEAST, GREATEST):
-        function, plain = "min" if column.merge == LEAST else "max", kind if column.kind == NUMBER else _TYPES[TEXT]
+        function, plain = "min" if column.merge == LEAST else "max", _TYPES[TEXT] if column.kind == WORD else kind
         kind = f"SimpleAggregateFunction({function}, Nullable({plain}))"
     elif column.merge == FILL and column.kind != DAY and table is CALLS:
         kind = "LowCardinality(Nullable(String))" if column.kind == "word" else f"Nullable({kind})"
-    return f"{column.name} {kind}{_CODECS.get(column.name, '')}"
+    more = _RUN_DAY if table is RUNS and column.kind == DAY else _CODECS.get(column.name, "")
+    return f"{column.name} {kind}{more}"
 
 
 def _create(table: Table) -> str:
@@ -86,7 +96,8 @@ def _create(table: Table) -> str:
     if table is EVENTS:
         columns.append(f"{LINE_HASH} FixedString(32) DEFAULT SHA256(line)")
         key.append(LINE_HASH)
-    partition = f" PARTITION BY {_PARTITION}" if "day" in table.names else ""
+    # Rows of different partitions never become one, and those of a run are of several days.
+    partition = "" if table is RUNS else f" PARTITION BY {_PARTITION}"
     return (
         f"CREATE TABLE IF NOT EXISTS {table.name} ({', '.join(columns)}) ENGINE = {_ENGINES[table.name]}"
         f"{partition} ORDER BY ({', '.join(key)})"
@@ -115,11 +126,12 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
     _added(CALLS, ADDED_SINCE),
     (
-        *_added(RUNS, DOORS),
+        *_added(RUNS, (*DOORS, *FILED)),  # both: the view has all columns
         f"INSERT INTO runs (tenant, run_id, {', '.join(DOORS)}) {DOORS_KNOWN}",
     ),
     # For whoever asks what has just arrived (`arrivals`): of parts that are old, nothing is read.
     ("ALTER TABLE events ADD INDEX IF NOT EXISTS events_received received_ms TYPE minmax GRANULARITY 1",),
+    _added(RUNS, FILED),
 )
 _VERSIONS = "CREATE TABLE IF NOT EXISTS migrations (version Int64) ENGINE = ReplacingMergeTree ORDER BY version"
 
@@ -128,10 +140,9 @@ class ClickHouse:
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
         self._clients: dict[str, Any] = {}
-        # One in this process serves one statement at a time; a server has a session for writing and one for reading.
+        # One in this process serves one statement at a time; of a server each slot has a session.
         self._embedded = dsn.startswith("chdb:")
-        shared = threading.Lock()
-        self._locks = {"write": shared, "read": shared if self._embedded else threading.Lock()}
+        self._slots = Slots(is_one=self._embedded)
 
     @property
     def dialect(self) -> Dialect:
@@ -142,45 +153,52 @@ class ClickHouse:
             client.close()
         self._clients.clear()
 
-    def _client(self, purpose: str) -> Any:
-        key = "both" if self._embedded else purpose
-        if key not in self._clients:
-            self._clients[key] = clickhouse_connect.get_client(dsn=self._dsn)
-        return self._clients[key]
+    def _client(self, slot: str) -> Any:
+        if slot not in self._clients:
+            self._clients[slot] = clickhouse_connect.get_client(dsn=self._dsn)
+        return self._clients[slot]
 
-    def _do(self, purpose: str, work: Any) -> Any:
-        with self._locks[purpose]:
+    def _do(self, purpose: str, work: Any, seconds: float | None = None) -> Any:
+        with self._slots.one(purpose, seconds) as slot:
             try:
-                return work(self._client(purpose))
+                return work(self._client(slot))
             except (ClickHouseError, OSError, RuntimeError) as error:
+                text = (str(error).splitlines() or [type(error).__name__])[0][:300]
+                code = _CODE.search(text)
+                if code is not None and int(code[1]) == _TIMEOUT_EXCEEDED and seconds is not None:
+                    raise TooLong(seconds) from None
                 if not self._embedded:
-                    self._clients.pop(purpose, None)  # a new one tells how things are
-                raise StoreError(f"ClickHouse: {str(error).splitlines()[0][:300]}") from None
+                    self._clients.pop(slot, None)  # a new one tells how things are
+                if code is not None and int(code[1]) in _OF_ROWS:
+                    raise Unstorable(f"ClickHouse: code {code[1]}") from None
+                raise StoreError(f"ClickHouse: {text}") from None
 
     def migrate(self, retention_days: int) -> None:
-        self._do("write", lambda client: client.command(_VERSIONS))
+        self._do(WRITE, lambda client: client.command(_VERSIONS))
         done = self.select("SELECT max(version) FROM migrations", {})[0][0] or 0
         for version, statements in enumerate(MIGRATIONS[done:], done + 1):
             for statement in statements:
-                self._do("write", lambda client, statement=statement: client.command(statement))
-            self._do("write", lambda client, v=version: client.command(f"INSERT INTO migrations VALUES ({v})"))
+                self._do(WRITE, lambda client, statement=statement: client.command(statement))
+            self._do(WRITE, lambda client, v=version: client.command(f"INSERT INTO migrations VALUES ({v})"))
         self.expire(retention_days)
 
     def expire(self, retention_days: int) -> None:
         """The engine removes by itself what is older; 0: nothing."""
-        for table in (EVENTS, CALLS, SPANS, HEADS):
+        for table in TABLES:
             told = self.select(
                 "SELECT create_table_query FROM system.tables WHERE database = currentDatabase() AND name = :name",
                 {"name": table.name},
             )[0][0]
-            wanted = f"TTL day + toIntervalDay({retention_days})"
+            # A row that knows no day becomes one with a row that does, and goes with it.
+            day = "coalesce(day, toDate('2100-01-01'))" if table is RUNS else "day"
+            wanted = f"TTL {day} + toIntervalDay({retention_days})"
             if retention_days and wanted not in told:
                 sql = f"ALTER TABLE {table.name} MODIFY {wanted}"
             elif not retention_days and " TTL " in told:
                 sql = f"ALTER TABLE {table.name} REMOVE TTL"
             else:
                 continue
-            self._do("write", lambda client, sql=sql: client.command(sql))
+            self._do(WRITE, lambda client, sql=sql: client.command(sql))
 
     def write(self, rows: dict[str, list[Any]]) -> Written:
         for table in TABLES:
@@ -188,7 +206,7 @@ class ClickHouse:
             if found:
                 data = block(table, found)
                 self._do(
-                    "write",
+                    WRITE,
                     lambda client, table=table, data=data: client.raw_insert(
                         table.name,
                         column_names=list(table.names),
@@ -210,9 +228,15 @@ class ClickHouse:
             found.update({(row[0], row[1], row[2]): row[3] for row in self.select(sql, {"keys": list(some)})})
         return found
 
-    def select(self, sql: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
+    def select(
+        self, sql: str, values: dict[str, Any], seconds: float | None = None, *, quick: bool = False
+    ) -> list[tuple[Any, ...]]:
         text = _PARAMETER.sub(lambda found: _literal(values[found[1]]), sql)
-        return list(self._do("read", lambda client: client.query(text).result_rows))
+        if self._embedded and seconds is not None:
+            seconds = min(seconds, _EMBEDDED_S)
+        settings = None if seconds is None else {"max_execution_time": math.ceil(seconds)}
+        purpose = QUICK if quick else READ
+        return list(self._do(purpose, lambda client: client.query(text, settings=settings).result_rows, seconds))
 
 
 def quoted(text: str) -> str:

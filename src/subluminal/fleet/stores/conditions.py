@@ -24,7 +24,8 @@ from subluminal.contracts.filters import (
     text_patterns,
 )
 from subluminal.contracts.globs import glob_test, is_glob
-from subluminal.fleet.stores.base import Store
+from subluminal.fleet.stores.base import Answers
+from subluminal.fleet.stores.tables import CLIPPED, clipped
 
 _NUMBERED = ("start_seq", "decision_seq", "end_seq")
 
@@ -48,7 +49,7 @@ class Where:
         return " AND ".join(self.pieces)
 
 
-def call_conditions(store: Store, where: Where, filters: Filters) -> None:
+def call_conditions(store: Answers, where: Where, filters: Filters) -> None:
     for name, value in filters.asked.items():
         found = find_filter(name, CALL_FILTERS)
         if found.kind == TEXT:
@@ -76,7 +77,7 @@ def run_conditions(where: Where, filters: RunFilters) -> None:
 
 def _add_one_of(where: Where, column: str, words: list[str]) -> None:
     if words:
-        where.add(f"{column} IN :words", words=list(words))
+        where.add(f"{column} IN :words", words=[clipped(word) if column in CLIPPED else word for word in words])
     else:
         where.add("1 = 0")
 
@@ -92,14 +93,14 @@ def _add_status(where: Where, words: list[str]) -> None:
     where.add(f"({sql} OR {pending})" if PENDING in words else sql, ended=ended)
 
 
-def _names_meant(store: Store, tenant: str, column: str, globs: list[str]) -> list[str]:
+def _names_meant(store: Answers, tenant: str, column: str, globs: list[str]) -> list[str]:
     tests = [glob_test(glob) for glob in globs]
     sql = f"SELECT DISTINCT {column} FROM calls WHERE tenant = :tenant AND {column} IS NOT NULL"
     names = [row[0] for row in store.select(sql, {"tenant": tenant})]
     return [name for name in names if any(test(name) for test in tests)]
 
 
-def _add_text(store: Store, where: Where, text: str) -> None:
+def _add_text(store: Answers, where: Where, text: str) -> None:
     """In a line a text stands as JSON, with or without escapes for what is not ASCII."""
     from json.encoder import encode_basestring_ascii
 

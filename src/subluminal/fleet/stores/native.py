@@ -14,9 +14,11 @@ from typing import Any
 
 from subluminal.contracts.moments import epoch_ms
 from subluminal.fleet.stores.base import Lines
-from subluminal.fleet.stores.tables import DAY, EVENTS, KEY, NUMBER, Column, Table
+from subluminal.fleet.stores.tables import DAY, EVENTS, FILL, KEY, NUMBER, Column, Table
 
 _DAY_MS = 86_400_000
+# Written where there is none: the engine does not look at it.
+_NO_DAY = "1970-01-01"
 # Lengths that are looked up.
 _SHORT = 1 << 14
 
@@ -55,10 +57,12 @@ def _same(segments: Sequence[Lines], name: str) -> tuple[str, bytes]:
 
 def _column(column: Column, values: Sequence[Any]) -> tuple[str, bytes]:
     if column.kind == DAY:
-        return "Date", _days(values)
-    kind = "Int64" if column.kind == NUMBER else "String"
-    data = _numbers(value or 0 for value in values) if column.kind == NUMBER else _texts(values)
-    if column.merge == KEY:
+        kind, data = "Date", _days([value or _NO_DAY for value in values])
+    elif column.kind == NUMBER:
+        kind, data = "Int64", _numbers(value or 0 for value in values)
+    else:
+        kind, data = "String", _texts(values)
+    if column.merge == KEY or (column.kind == DAY and column.merge == FILL):
         return kind, data
     return f"Nullable({kind})", bytes(value is None for value in values) + data
 

@@ -7,14 +7,14 @@ line it is a conflict and goes to `conflicts`, beside the one that stands. The v
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from typing import Any
 
 import psycopg
 
-from subluminal.fleet.stores.base import Dialect, Lines, StoreError, Written
+from subluminal.fleet.stores.asked import QUICK, READ, WRITE, Slots
+from subluminal.fleet.stores.base import Dialect, Lines, StoreError, TooLong, Unstorable, Written
 from subluminal.fleet.stores.tables import (
     ADDED_SINCE,
     CALLS,
@@ -22,6 +22,7 @@ from subluminal.fleet.stores.tables import (
     DOORS,
     DOORS_KNOWN,
     EVENTS,
+    FILED,
     FILL,
     KEY,
     LEAST,
@@ -35,6 +36,8 @@ from subluminal.fleet.stores.tables import (
 
 _TYPES = {"text": "text", "word": "text", NUMBER: "bigint", DAY: "date"}
 _PARAMETER = re.compile(r":([a-z_0-9]+)")
+# Classes of SQLSTATE: cardinality violation, data exception, integrity constraint violation, program limit exceeded.
+_OF_ROWS = ("21", "22", "23", "54")
 # One collector migrates at a time.
 _MIGRATION_LOCK = 0x5355424C
 DIALECT = Dialect(
@@ -100,6 +103,11 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
     # For whoever asks what has just arrived (`arrivals`).
     ("CREATE INDEX IF NOT EXISTS events_received ON events (tenant, received_ms)",),
+    (
+        *_added(RUNS, FILED),
+        "UPDATE runs SET day = coalesce((SELECT max(day) FROM spans WHERE spans.tenant = runs.tenant"
+        " AND spans.run_id = runs.run_id), to_timestamp(last_ms / 1000)::date)",
+    ),
 )
 
 
@@ -107,7 +115,7 @@ class Postgres:
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
         self._connections: dict[str, psycopg.Connection[tuple[Any, ...]]] = {}
-        self._locks = {"write": threading.Lock(), "read": threading.Lock()}
+        self._slots = Slots(is_one=False)
 
     @property
     def dialect(self) -> Dialect:
@@ -118,22 +126,30 @@ class Postgres:
             connection.close()
         self._connections.clear()
 
-    def _do(self, purpose: str, work: Any) -> Any:
-        with self._locks[purpose]:
+    def _do(self, purpose: str, work: Any, seconds: float | None = None) -> Any:
+        with self._slots.one(purpose, seconds) as slot:
             try:
-                kept = self._connections.get(purpose)
+                kept = self._connections.get(slot)
                 if kept is not None and not kept.closed:
                     try:
-                        return self._try(kept, work)
-                    except psycopg.OperationalError:
+                        return self._try(kept, work, seconds)
+                    except psycopg.OperationalError as error:
+                        if _is_of_rows(error) or isinstance(error, psycopg.errors.QueryCanceled):
+                            raise
                         kept.close()  # the server was started again meanwhile, perhaps: a new one tells how things are
-                connection = self._connections[purpose] = psycopg.connect(self._dsn, connect_timeout=5)
-                return self._try(connection, work)
+                connection = self._connections[slot] = psycopg.connect(self._dsn, connect_timeout=5)
+                return self._try(connection, work, seconds)
+            except psycopg.errors.QueryCanceled:
+                raise TooLong(seconds or 0.0) from None
             except (psycopg.Error, OSError) as error:
+                if _is_of_rows(error):
+                    raise Unstorable(f"Postgres: {type(error).__name__}") from None
                 raise StoreError(f"Postgres: {(str(error).splitlines() or [type(error).__name__])[0][:300]}") from None
 
-    def _try(self, connection: psycopg.Connection[Any], work: Any) -> Any:
+    def _try(self, connection: psycopg.Connection[Any], work: Any, seconds: float | None) -> Any:
         with connection.transaction():
+            if seconds is not None:
+                connection.execute(f"SET LOCAL statement_timeout = {max(1, int(seconds * 1000))}")
             return work(connection)
 
     def migrate(self, retention_days: int) -> None:
@@ -147,7 +163,7 @@ class Postgres:
                     connection.execute(statement)
                 connection.execute("INSERT INTO migrations VALUES (%s)", (version,))
 
-        self._do("write", work)
+        self._do(WRITE, work)
         self.expire(retention_days)
 
     def expire(self, retention_days: int) -> None:
@@ -155,24 +171,21 @@ class Postgres:
             return
 
         def work(connection: psycopg.Connection[Any]) -> None:
-            for name in ("events", "conflicts", "calls", "spans", "heads"):
+            for name in ("conflicts", *(table.name for table in TABLES)):
                 connection.execute(f"DELETE FROM {name} WHERE day < current_date - %s::int", (retention_days,))
-            connection.execute(
-                "DELETE FROM runs r WHERE last_ms < extract(epoch from current_date - %s::int) * 1000"
-                " AND NOT EXISTS (SELECT 1 FROM events e WHERE e.tenant = r.tenant AND e.run_id = r.run_id)",
-                (retention_days,),
-            )
 
-        self._do("write", work)
+        self._do(WRITE, work)
 
     def write(self, rows: dict[str, list[Any]]) -> Written:
-        written: Written = self._do("write", lambda connection: _write(connection, rows))
+        written: Written = self._do(WRITE, lambda connection: _write(connection, rows))
         return written
 
     def conflicts_among(self, producers: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], int]:
         return {}  # each commit has told
 
-    def select(self, sql: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
+    def select(
+        self, sql: str, values: dict[str, Any], seconds: float | None = None, *, quick: bool = False
+    ) -> list[tuple[Any, ...]]:
         found: dict[str, Any] = {}
 
         def parameter(match: re.Match[str]) -> str:
@@ -194,7 +207,15 @@ class Postgres:
             return f"%(p{len(found) - 1})s"
 
         text = _PARAMETER.sub(parameter, sql.replace("%", "%%").replace("::", "\0")).replace("\0", "::")
-        return list(self._do("read", lambda connection: connection.execute(text, found).fetchall()))
+        purpose = QUICK if quick else READ
+        return list(self._do(purpose, lambda connection: connection.execute(text, found).fetchall(), seconds))
+
+
+def _is_of_rows(error: Exception) -> bool:
+    """Whether it is what was to be written that cannot be: any other fault is the store's or of the way to it."""
+    if not isinstance(error, psycopg.Error):
+        return False
+    return isinstance(error, psycopg.DataError) if error.sqlstate is None else error.sqlstate[:2] in _OF_ROWS
 
 
 def _write(connection: psycopg.Connection[Any], rows: dict[str, list[Any]]) -> Written:

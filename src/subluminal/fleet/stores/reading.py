@@ -15,7 +15,7 @@ from subluminal.contracts.counts import Counts
 from subluminal.contracts.errors import LedgerError, UsageError
 from subluminal.contracts.filters import CALL_FILTERS, LISTS, Filters, RunFilters
 from subluminal.contracts.short_ids import MIN_PIECE, runs_back
-from subluminal.fleet.stores.base import Store, chunks
+from subluminal.fleet.stores.base import Answers, chunks
 from subluminal.fleet.stores.conditions import Where, call_conditions, run_conditions
 from subluminal.fleet.stores.cursors import cursor_key, cursor_text
 from subluminal.fleet.stores.joined import passed_over, stands
@@ -45,7 +45,7 @@ Key = tuple[Any, ...]
 class Reader:
     """Of one tenant."""
 
-    def __init__(self, store: Store, tenant: str) -> None:
+    def __init__(self, store: Answers, tenant: str) -> None:
         self._store, self._tenant = store, tenant
         self.dialect = store.dialect
 

@@ -98,10 +98,14 @@ RUNS = Table(
         Column("last_ms", NUMBER, GREATEST),
         Column("least_door", WORD, LEAST),
         Column("greatest_door", WORD, GREATEST),
+        Column("day", DAY, GREATEST),
     ),
 )
 # Of `runs`, added later: of the transports that have seen calls with the client's id, the first and the last by name.
 DOORS = ("least_door", "greatest_door")
+# Of `runs`, added later: the last day under which anything of it is filed. Retention asks for it: times of events are
+# those of clocks that may be wrong.
+FILED = ("day",)
 # What a store that was made without them knows of them.
 DOORS_KNOWN = (
     "SELECT tenant, run_id, min(coalesce(transport, 'unknown')) AS least,"
@@ -126,7 +130,16 @@ HEADS = Table(
         Column("day", DAY),
     ),
 )
-# In the order in which they are written: the record comes last, so that what is in it is also found.
-TABLES = (SPANS, HEADS, RUNS, CALLS, EVENTS)
+# In the order in which they are written, where there is no transaction over them: what is in the record is also found,
+# and the spans, by which a machine's cursor vouches for events (`reading`), come after all that they vouch for.
+TABLES = (HEADS, RUNS, CALLS, EVENTS, SPANS)
 # Also in ORDER BY or the primary key, and made by the store from the line.
 LINE_HASH = "line_hash"
+# Of `calls`, what is indexed and may have any length: cut, so that every index takes it. The exact line has all of it.
+CLIPPED = ("server_name", "tool_name")
+_CLIPPED_BYTES = 1024
+
+
+def clipped(name: str) -> str:
+    """At the end of a character."""
+    return name if len(name) * 4 <= _CLIPPED_BYTES else name.encode()[:_CLIPPED_BYTES].decode(errors="ignore")

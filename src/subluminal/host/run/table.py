@@ -115,8 +115,9 @@ class Table:
 
     __slots__ = (
         "_all_known", "_copies", "_guesses", "_heads", "_image", "_kept", "_loaded", "_places", "_salt", "_seldom",
-        "_steady", "_tail", "_tail_crc", "_values", "_version", "_words", "_written", "boot", "calls", "changed", "fd",
-        "killed", "lock", "mono_at", "plain_calls", "rings", "stopped", "terminated", "unpublished", "wait", "wide_at",
+        "_steady", "_tail", "_tail_crc", "_values", "_version", "_words", "_written", "boot", "calls", "changed",
+        "crowded", "fd", "killed", "lock", "mono_at", "plain_calls", "rings", "stopped", "terminated", "unpublished",
+        "wait", "wide_at",
     )  # fmt: skip
 
     def __init__(self, fd: int, salt: int) -> None:
@@ -141,6 +142,7 @@ class Table:
         self._all_known = False  # every key of the image is in `_places`, every key of the tail in `_values`
         self._written = self._copies = 0  # pages of names that were ever written, and their second copies, as bits
         self.rings = [Ring(fd, pool, salt, self.write_at) for pool in range(len(RINGS))]
+        self.crowded = False  # others have written since our last turn
         self.changed = False  # something that not every call changes
         self.unpublished = False  # what was committed is not in the file yet
         self.calls = self.killed = self.terminated = 0
@@ -153,6 +155,8 @@ class Table:
     def begin(self, held: bool = False) -> None:
         """Become the only one to change the file, and know what stands in it. `held`: the lock is ours already."""
         fd = self.fd
+        if self.crowded and not held:
+            self._look_ahead()
         try:
             if held:
                 pass
@@ -170,9 +174,22 @@ class Table:
             words, older = _SIGHTS[self._version & 1](raw)
             if older + 1 != self._version or words != self._words:
                 self._take_over(raw)
+                self.crowded = True
         except BaseException as fault:
             flock(fd, LOCK_UN)
             raise _cannot_read(fault) from None
+
+    def _look_ahead(self) -> None:
+        """Before the lock: to go through what others did takes as long as a call, and keeps nobody waiting here. What
+        they do until the lock is ours is read again under it, and so is what could not be read whole."""
+        try:
+            raw = os.pread(self.fd, PAGE, WORDS_AT)
+            words, older = _SIGHTS[self._version & 1](raw)
+            self.crowded = older + 1 != self._version or words != self._words
+            if self.crowded:
+                self._take_over(raw)
+        except (OSError, struct.error, StateUnavailable):
+            pass
 
     def _wait(self) -> None:
         if not self.lock.take(self.wait):

@@ -94,11 +94,14 @@ def require_ledgerd(wait: float = 5.0) -> None:
 
 
 def stop(timeout: float = 10.0) -> bool:
-    """Have the daemon end, and wait until it has let go of the ledger; False: none ran."""
+    """Have the daemon end, and wait until it has let go of the ledger; False: none ran.
+
+    Another one that somebody starts meanwhile is not the one that was asked, and may well be listening by then.
+    """
     pid = _daemon()
     if ask({"control": "stop"}) is None:
         return False
-    if not _within(timeout, lambda: not listens() and _daemon() != pid):
+    if not _within(timeout, lambda: not _is_going() and (_daemon() != pid if pid else not listens())):
         raise LedgerError(f"The ledger daemon did not end within {timeout:g} seconds.")
     return True
 
@@ -111,6 +114,22 @@ def _daemon() -> int:
     except (OSError, ValueError):
         return 0
     return pid
+
+
+def _is_going() -> bool:
+    """A daemon takes its name out of the file a moment before it lets go of the lock on it."""
+    from fcntl import LOCK_NB, LOCK_SH, flock
+
+    try:
+        with open(home.ledgerd_pid(), "rb") as file:
+            if file.read(1):
+                return False
+            flock(file, LOCK_SH | LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass
+    return False
 
 
 def _within(seconds: float, condition: Callable[[], bool]) -> bool:

@@ -25,6 +25,9 @@ from subluminal.ledger.daemon.pace import Pace
 from subluminal.ledger.daemon.sockets import Sockets
 from subluminal.ledger.daemon.ui import Ui
 
+# Between taking its name out of the lock and letting go of it a daemon does nothing else.
+GOING_S = 0.5
+
 
 class AlreadyRunning(LedgerError):
     exit_code = 0
@@ -39,11 +42,16 @@ def _take_lock(home: str) -> int:
         hint = "Make the directory writable, or set SUB_HOME to another one."
         place = error.filename or home
         raise LedgerError(f"The ledger daemon cannot write in {home}: {place}: {error.strerror}.", hint=hint) from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise AlreadyRunning(f"A ledger daemon is running already for {home}.") from None
+    give_up = monotonic() + GOING_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except OSError:
+            if os.pread(descriptor, 1, 0) or monotonic() > give_up:
+                os.close(descriptor)
+                raise AlreadyRunning(f"A ledger daemon is running already for {home}.") from None
+            os.sched_yield()  # nobody's name is in it: its holder is on its way out, or looks whether one is
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
     return descriptor

@@ -14,7 +14,8 @@ from subluminal.host import home
 from subluminal.host.record.journal import list_journals
 from subluminal.ledger.store.schema import open_reader
 
-WAIT_S = 0.3
+# On a busy machine the daemon, which yields to agents, needs longer to start than to take anything in.
+WAIT_S = 1.0
 _LOOK_S = 0.01
 
 

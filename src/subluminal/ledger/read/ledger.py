@@ -26,7 +26,7 @@ from subluminal.contracts.short_ids import runs_back
 from subluminal.host import home
 from subluminal.ledger.read.groups import COUNTED, FEW_CALLS, MEASURED, STATS, add_up
 from subluminal.ledger.read.lookup import ambiguous, calls_named, runs_named
-from subluminal.ledger.read.plan import Plan, add_functions, plan, run_conditions, with_calls
+from subluminal.ledger.read.plan import HIGHEST_ID, LOWEST_ID, Plan, add_functions, plan, run_conditions, with_calls
 from subluminal.ledger.read.standing import counted_once
 from subluminal.ledger.store.encoding import unpack_text
 from subluminal.ledger.store.lines import LineReader, arrivals, newest_arrival
@@ -139,7 +139,7 @@ class Ledger:
         if patience_s is not None and chosen.is_scan:
             found, stopped = self._scan(chosen, below, limit, patience_s)
         else:
-            found = self._numbers(chosen, (1 << 63) * -1, below, limit)
+            found = self._numbers(chosen, LOWEST_ID, below, limit)
         more = len(found) > limit
         rows = [self._call_row(number) for number in found[:limit]]
         if previews:
@@ -154,27 +154,26 @@ class Ledger:
         """The newest of a range, one more than asked for if there are more."""
         found: list[int] = []
         for branch in chosen.branches:
-            index, where, values = chosen.where(branch)
+            index, where, values = chosen.where(branch, lowest, below)
             order = "c.id DESC"
             if branch.index == "tool_calls_run":
                 order = "c.created_at DESC, c.id DESC"  # the order of that index; the same as by id
-            sql = (
-                f"SELECT c.id FROM tool_calls c {index} WHERE {where} AND c.id BETWEEN ? AND ? ORDER BY {order} LIMIT ?"
-            )
-            found += [row[0] for row in self.connection.execute(sql, [*values, lowest, below - 1, limit + 1])]
+            sql = f"SELECT c.id FROM tool_calls c {index} WHERE {where} ORDER BY {order} LIMIT ?"
+            found += [row[0] for row in self.connection.execute(sql, [*values, limit + 1])]
         return sorted(found, reverse=True)
 
     def _scan(self, chosen: Plan, below: int, limit: int, patience_s: float) -> tuple[list[int], int | None]:
         """Piece by piece; with what was found, where it stopped: None, at the end."""
         until, piece = monotonic() + patience_s, FIRST_PIECE
         found: list[int] = []
+        below = min(below, chosen.below)
         while True:
             began = monotonic()
             sql = "SELECT id FROM tool_calls NOT INDEXED WHERE id < ? ORDER BY id DESC LIMIT 1 OFFSET ?"
             row = self.connection.execute(sql, (below, piece)).fetchone()
-            lowest = (1 << 63) * -1 if row is None else row[0]
+            lowest = LOWEST_ID if row is None else row[0]
             found += self._numbers(chosen, lowest, below, limit - len(found))
-            if row is None or len(found) > limit:
+            if lowest <= chosen.lowest or len(found) > limit:
                 return found, None
             if monotonic() > until:
                 return found, lowest
@@ -398,7 +397,7 @@ def _check_limit(limit: int) -> None:
 
 def _cursor_id(cursor: str | None) -> int:
     if cursor is None:
-        return (1 << 63) - 1
+        return HIGHEST_ID
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):
         raise UsageError(f"{cursor[:40]!r} is no cursor.", hint="Use the next_cursor of the page before.")
     return int(cursor)

@@ -32,6 +32,7 @@ from subluminal.ledger.store.encoding import unpack_text
 from subluminal.ledger.store.lines import TIE_BITS
 
 _PROBE = 4000  # rows counted, at most, to find out which of two indexes leads to fewer rows
+LOWEST_ID, HIGHEST_ID = -(1 << 63), (1 << 63) - 1
 _MAX_BRANCHES = 400  # beyond this many names a scan is no slower
 
 INFLATED = "inflated_preview"  # SQL function
@@ -62,13 +63,19 @@ class Condition:
 
 
 class Plan:
-    """Branches to walk (one condition each, with its index, or None: by time) and what filters each row."""
+    """Branches to walk (one condition each, with its index, or None: by time) and what filters each row.
 
-    __slots__ = ("branches", "rest")
+    Only ids from `lowest` to before `below`. They stand as one range in the query: of two bounds on one side SQLite
+    starts at whichever comes first, and walks to the other.
+    """
 
-    def __init__(self, branches: list[Condition], rest: list[Condition]) -> None:
+    __slots__ = ("below", "branches", "lowest", "rest")
+
+    def __init__(self, branches: list[Condition], rest: list[Condition], asked: dict[str, Any]) -> None:
         self.branches = branches
         self.rest = rest
+        self.lowest = _first_id(asked["since_ms"]) if "since_ms" in asked else LOWEST_ID
+        self.below = _first_id(asked["until_ms"]) if "until_ms" in asked else HIGHEST_ID
 
     @property
     def is_scan(self) -> bool:
@@ -77,9 +84,14 @@ class Plan:
             bool(self.rest) and any(not b.sql for b in self.branches)
         )
 
-    def where(self, branch: Condition) -> tuple[str, str, list[Value]]:
-        """(INDEXED BY clause, WHERE clause, values) of one branch."""
+    def where(
+        self, branch: Condition, lowest: int = LOWEST_ID, below: int = HIGHEST_ID
+    ) -> tuple[str, str, list[Value]]:
+        """(INDEXED BY clause, WHERE clause, values) of one branch; of its ids those within the two, if named."""
         conditions = [branch, *self.rest] if branch.sql else self.rest
+        ids = max(self.lowest, lowest), min(self.below, below)
+        if ids != (LOWEST_ID, HIGHEST_ID):
+            conditions = [*conditions, Condition("c.id >= ? AND c.id < ?", ids)]
         sql = " AND ".join(condition.sql for condition in conditions) or "1"
         values = [value for condition in conditions for value in condition.values]
         return (f"INDEXED BY {branch.index}" if branch.index else "NOT INDEXED"), sql, values
@@ -125,11 +137,11 @@ def plan(connection: sqlite3.Connection, filters: Filters) -> Plan:
         else:
             rest.append(Condition(f"(+c.server_name, +c.tool_name) IN ({_TOOLS} WHERE {names.sql})", names.values))
     if not all(leaders):
-        return Plan([], rest)  # no recorded tool has such a name
+        return Plan([], rest, asked)  # no recorded tool has such a name
     if not leaders:
-        return Plan([BY_TIME], rest)
+        return Plan([BY_TIME], rest, asked)
     best = leaders[0] if len(leaders) == 1 else min(leaders, key=lambda group: _probe(connection, group))
-    return Plan(best, rest + [_filtering(group) for group in leaders if group is not best])
+    return Plan(best, rest + [_filtering(group) for group in leaders if group is not best], asked)
 
 
 def standing(connection: sqlite3.Connection) -> list[Condition]:
@@ -184,10 +196,6 @@ def _first_id(ms: int) -> int:
 
 def _plain_conditions(asked: dict[str, Any]) -> list[Condition]:
     found: list[Condition] = []
-    if "since_ms" in asked:
-        found.append(Condition("c.id >= ?", [_first_id(asked["since_ms"])]))
-    if "until_ms" in asked:
-        found.append(Condition("c.id < ?", [_first_id(asked["until_ms"])]))
     if "min_latency_ms" in asked:
         found.append(Condition("+c.latency_ms >= ?", [asked["min_latency_ms"]]))
     if ALLOW in asked.get("decision", ()):

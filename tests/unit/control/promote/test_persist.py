@@ -97,6 +97,7 @@ def test_a_limit_a_dedupe_and_a_deny_for_good(tmp_path: Path) -> None:
     home = recorded_home(tmp_path, bundle(BUDGET), [("push", {"n": n}, "few" if n > 3 else "") for n in range(1, 5)])
     assert home.promote("shim-a-4", "--persist", "--yes")["limits"] == {"limit_calls": 6}
     assert "limit_calls: 6" in home.policy.read_text()
+    home.sub("query")  # the daemon has taken in what the first promotion recorded
     told = home.promote("shim-a-1", "--deny", "--persist", "--yes")
     assert told["past"]["newly_refused_total"] == 1
     rules = compile_bundle(home.policy.read_bytes(), "p.yaml")["rules"]

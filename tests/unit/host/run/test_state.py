@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from fcntl import LOCK_EX, flock
+from fcntl import LOCK_EX, LOCK_UN, flock
 from pathlib import Path
 
 import pytest
@@ -473,6 +473,53 @@ def test_a_call_after_another_process_costs_little_more_than_one_after_our_own()
     after_other = calls_made(lambda: call(one))
     after_own = calls_made(lambda: call(one))
     assert after_other <= after_own + 20 + 3 * len(names)
+
+
+def test_in_a_crowd_what_others_did_is_gone_through_before_the_lock_is_asked_for() -> None:
+    one, two = shared(), shared()
+    for number in range(3):
+        put(one, number)
+        put(two, number)
+    assert one.table.crowded
+    put(two, 77)
+    flock(two.table.fd, LOCK_EX)
+    one.wait_no_more()
+    with pytest.raises(StateUnavailable, match="does not let go"):
+        one.begin()
+    assert one.table.get(RUN, KEY) == (77, 0, 0)
+    flock(two.table.fd, LOCK_UN)
+    assert value(one) == 77
+
+
+def test_what_cannot_be_read_whole_before_the_lock_is_read_under_it() -> None:
+    one, two = shared(), shared()
+    put(one, 1)
+    put(two, 2)
+    put(one, 3)
+    put(two, 4)
+    whole = os.pread(two.table.fd, PAGE, WORDS_AT)
+    os.pwrite(two.table.fd, bytes(PAGE), WORDS_AT)  # as a page in the middle of being written
+    real = one.table.lock.take
+
+    def take(seconds: float) -> bool:
+        os.pwrite(two.table.fd, whole, WORDS_AT)
+        flock(two.table.fd, LOCK_UN)
+        return real(seconds)
+
+    flock(two.table.fd, LOCK_EX)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(one.table.lock), "take", lambda self, seconds: take(seconds))
+        assert value(one) == 4
+
+
+def test_a_state_of_its_own_is_read_once_for_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    state, reads = shared(), []
+    put(state, 1)  # after it nothing is new
+    put(state, 1)
+    real = os.pread
+    monkeypatch.setattr(os, "pread", lambda *where: reads.append(where) or real(*where))
+    put(state, 2)
+    assert len(reads) == 1
 
 
 @pytest.mark.parametrize("again", [(5,), (5, 6)], ids=["as long", "longer"])

@@ -26,7 +26,9 @@ from harness.ledger import (
     start_ledgerd,
     sub_environment,
 )
+from harness.processes import MARKER_VARIABLE, new_marker, processes_with
 from harness.waiting import wait_for
+from subluminal.host.record.ledgerd import NICENESS
 from subluminal.ledger.daemon.pace import LOOK_IDLE_S
 
 
@@ -295,21 +297,31 @@ def test_only_one_daemon_runs_per_home(home: Path, running: subprocess.Popen[byt
 
 def test_many_who_start_it_at_once_get_one_daemon(home: Path) -> None:
     script = "from subluminal.ledger.daemon.contact import require_ledgerd\nrequire_ledgerd(30)"
-    starters = [
-        subprocess.Popen([sys.executable, "-c", script], env=sub_environment(home, SUB_LEDGER_IDLE_S="30"))
-        for _ in range(5)
-    ]
+    marker = new_marker()
+    environ = sub_environment(home, SUB_LEDGER_IDLE_S="30", **{MARKER_VARIABLE: marker})
+    starters = [subprocess.Popen([sys.executable, "-c", script], env=environ) for _ in range(5)]
     try:
         assert [starter.wait(60) for starter in starters] == [0] * 5
+        # One that is slow to start would find nobody once the first has ended, and stay.
+        wait_for(lambda: len(processes_with(marker)) == 1, 60, "the end of those that came late")
         with Peer(home) as peer:
             peer.send({"control": "status"})
             pid = peer.answer()["status"]["pid"]
         assert (home / "ledgerd.log").read_text().count("started") == 1
         assert os.getsid(pid) != os.getsid(0)
+        assert _yields(pid)
     finally:
         stopped = sub(home, "ledgerd", "--stop", "--json")
     assert json.loads(stopped.stdout) == {"stopped": True}
     assert not (home / "ledgerd.sock").exists()
+
+
+def _yields(pid: int) -> bool:
+    """To an agent's calls: by its own niceness, and by its session's where Linux goes by sessions."""
+    group = Path(f"/proc/{pid}/autogroup")
+    if group.exists() and not group.read_text().endswith(f"nice {NICENESS}\n"):
+        return False
+    return os.getpriority(os.PRIO_PROCESS, pid) == min(19, os.getpriority(os.PRIO_PROCESS, 0) + NICENESS)
 
 
 def test_one_that_was_stopped_has_let_go_of_the_ledger_when_that_is_said(home: Path) -> None:
@@ -320,6 +332,49 @@ def test_one_that_was_stopped_has_let_go_of_the_ledger_when_that_is_said(home: P
         assert not (home / "ledger.db-wal").exists(), "taken in, and closed"
         with open(home / "ledgerd.pid") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_one_is_stopped_though_another_listens_by_then(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from subluminal.ledger.daemon import contact
+
+    monkeypatch.setenv("SUB_HOME", str(home))
+    with ledgerd(home) as first:
+        with Peer(home) as peer:
+            peer.send({"control": "status"})
+            assert peer.answer()["status"]["pid"] == first.pid
+        ask, second = contact.ask, []
+
+        def ask_and_start_another(request: dict[str, Any]) -> dict[str, Any] | None:
+            answer = ask(request)
+            first.wait(20)
+            second.append(start_ledgerd(home))
+            connect_ledgerd(home).close()
+            return answer
+
+        monkeypatch.setattr(contact, "ask", ask_and_start_another)
+        assert contact.stop()
+        assert contact.listens()
+        monkeypatch.setattr(contact, "ask", ask)
+        assert contact.stop()
+        assert second[0].wait(20) == 0
+
+
+def test_one_that_has_only_taken_its_name_out_is_still_going_and_the_next_waits_for_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from subluminal.ledger.daemon import contact
+    from subluminal.ledger.daemon.daemon import AlreadyRunning, _take_lock
+
+    monkeypatch.setenv("SUB_HOME", str(home))
+    first = _take_lock(str(home))
+    with pytest.raises(AlreadyRunning):
+        _take_lock(str(home))
+    assert not contact._is_going()
+    os.ftruncate(first, 0)
+    assert contact._is_going()
+    monkeypatch.setattr(os, "sched_yield", lambda: os.close(first))
+    os.close(_take_lock(str(home)))
+    assert not contact._is_going()
 
 
 def test_a_daemon_killed_leaves_a_socket_that_does_not_stop_the_next(home: Path) -> None:

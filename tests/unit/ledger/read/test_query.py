@@ -235,6 +235,24 @@ def test_readers_cannot_write(ledger: Ledger) -> None:
         ledger.connection.execute("DELETE FROM runs")
 
 
+@pytest.mark.parametrize("patience_s", [None, 1.0], ids=["at once", "with patience"])
+def test_a_page_of_the_past_does_not_walk_through_what_came_after_it(ledger: Ledger, patience_s: float | None) -> None:
+    calls = every_call(ledger)
+    early = Filters(until_ms=1_700_000_000_100)
+    late = Filters()
+
+    def steps(filters: Filters) -> int:
+        counted = []
+        ledger.connection.set_progress_handler(lambda: counted.append(1), 1)
+        page = ledger.calls(filters, limit=2, patience_s=patience_s)
+        ledger.connection.set_progress_handler(None, 0)
+        assert len(page.rows) == 2
+        return len(counted)
+
+    assert sum(call["created_at"] >= "2023-11-14T22:13:20.100Z" for call in calls) > 30
+    assert steps(early) < steps(late) + 30
+
+
 def test_reading_imports_nothing_heavy() -> None:
     heavy = ("msgspec", "asyncio", "aiohttp", "rich", "click", "socket", "json", "re2")
     script = f"import sys; import subluminal.ledger.read.ledger; print([m for m in {heavy} if m in sys.modules])"
