@@ -31,6 +31,8 @@ def check_fleet(facts: dict[str, Any]) -> Area:
             f" last at {told['last_at']}); the keeper has put them back"
         )
         area.add(WARNING, "fleet-altered", message, "sub fleet status")
+    if facts.get("clock"):
+        area.add(WARNING, "fleet-clock", facts["clock"], "sub fleet status")
     shipping = facts.get("shipping")
     for name, task in facts.get("tasks", {}).items():
         of_credential = name == "ship" and shipping is not None and shipping["no_credential"]

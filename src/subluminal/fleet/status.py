@@ -12,6 +12,7 @@ from subluminal.contracts.errors import LedgerError, PolicyError
 from subluminal.contracts.moments import epoch_ms, rfc3339
 from subluminal.fleet.joined import NO_CREDENTIAL, Joined
 from subluminal.fleet.keeper.state import State, read_state
+from subluminal.fleet.machine.clock import clock_words
 from subluminal.fleet.shipping.progress import standing
 from subluminal.fleet.sidecar import unshipped
 from subluminal.host.home import sub_home
@@ -36,16 +37,23 @@ def machine_status(joined: Joined, home: str | None = None) -> dict[str, Any]:
         "stops": [],
         "error": None,
         "put_back": _put_back(state),
+        "clock_ahead_s": None,
+        "clock": None,
         "keeper": state.pid or None,
         "shipping": None if joined.collector is None else _shipping(state, now_ms, home),
         "tasks": {name: msgspec.to_builtins(task) for name, task in sorted(state.tasks.items())},
     }
+    refreshed = state.tasks.get("refresh")
+    ahead_s = refreshed.facts.get("clock_ahead_s") if refreshed else None
+    if isinstance(ahead_s, int):
+        facts |= {"clock_ahead_s": ahead_s, "clock": clock_words(ahead_s)}
     try:
         laid = read_list(POLICIES, home)
         stops = read_list(STOPS, home)
         facts |= {"version": max(laid.version, stops.version), "policies": laid.known, "stops": stops.known}
-        refreshed = state.tasks.get("refresh")
-        confirmed_ms = max(laid.good_until_ms - laid.max_offline_ms, refreshed.last_good_ms if refreshed else 0)
+        confirmed_ms = laid.good_until_ms - laid.max_offline_ms
+        if refreshed and refreshed.last_good_ms <= now_ms:  # a moment to come is one of another clock
+            confirmed_ms = max(confirmed_ms, refreshed.last_good_ms)
         facts |= {"confirmed_at": rfc3339(confirmed_ms), "age_s": max(0, now_ms - confirmed_ms) // 1000}
         facts |= {"good_until": rfc3339(laid.good_until_ms), "overdue": laid.overdue(now_ms)}
         if not (is_whole(POLICIES, home) and is_whole(STOPS, home)):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from subluminal.cli.render.output import note
 from subluminal.contracts.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def open_repository(directory: str | None, keys: tuple[str, ...], passphrase_env
     from subluminal.fleet.repository.publishing import Repository
 
     found = directory or os.environ.get(REPOSITORY_VARIABLE) or os.getcwd()
-    return Repository(found, keys, passphrase_of(passphrase_env))
+    return Repository(found, keys, passphrase_of(passphrase_env), lambda said: note(f"sub: {said}"))
 
 
 def passphrase_of(name: str | None) -> bytes | None:

@@ -57,6 +57,8 @@ def _machine_lines(facts: dict[str, Any]) -> list[str]:
     for which, told in facts["put_back"].items():
         text = f"{which} that were altered or removed here: {count(told['times'], 'time')}, last at {told['last_at']}"
         lines.append(f"put back   {paint(printable(text), 'yellow')}")
+    if facts["clock"]:
+        lines.append(f"clock      {paint(facts['clock'], 'yellow')}")
     shipping = facts["shipping"]
     if shipping is not None:
         told = shipping["last_error"] if shipping["waits"] else shipping["error"]
@@ -94,6 +96,8 @@ def _tell_repository(facts: dict[str, Any], as_json: bool) -> int:
             print(f"policies of {tenant}: {printable(', '.join(policies)) or 'none'}")
         for name in facts["passed_over"]:
             print(f"{printable(name)} {paint('is not signed by who should have: passed over', 'yellow')}")
+        if facts["clock"]:
+            print(paint(facts["clock"], "yellow"))
         for stop in facts["stops"]:
             print(f"stop {paint(_stop(stop), 'red')}")
     return 1 if any(role["expired"] for role in facts["roles"]) else 0
