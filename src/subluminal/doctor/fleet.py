@@ -31,6 +31,8 @@ def check_fleet(facts: dict[str, Any]) -> Area:
             f" last at {told['last_at']}); the keeper has put them back"
         )
         area.add(WARNING, "fleet-altered", message, "sub fleet status")
+    if facts.get("no_room"):
+        area.add(ERROR, "fleet-no-room", facts["no_room"], "sub prune --dry-run --older-than 30d")
     if facts.get("clock"):
         area.add(WARNING, "fleet-clock", facts["clock"], "sub fleet status")
     shipping = facts.get("shipping")

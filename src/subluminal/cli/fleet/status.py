@@ -57,6 +57,8 @@ def _machine_lines(facts: dict[str, Any]) -> list[str]:
     for which, told in facts["put_back"].items():
         text = f"{which} that were altered or removed here: {count(told['times'], 'time')}, last at {told['last_at']}"
         lines.append(f"put back   {paint(printable(text), 'yellow')}")
+    if facts["no_room"]:
+        lines.append(f"disk       {paint(printable(facts['no_room']), 'red')}")
     if facts["clock"]:
         lines.append(f"clock      {paint(facts['clock'], 'yellow')}")
     shipping = facts["shipping"]

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from subluminal.fleet.shipping.progress import Progress, shipped_place
+from subluminal.fleet.shipping.progress import NotKept, Progress, shipped_place
 from subluminal.host.home import ledger_db
 from subluminal.ledger.store.encoding import unpack_lines
 from subluminal.ledger.store.prune import Shipped, prunable
@@ -77,10 +77,13 @@ def may_go(before: str, home: str | None = None, *, bound: int = HELD_BYTES, dry
             if size <= bound or len(released) >= _RELEASED_AT_ONCE:
                 break
             if run["run_no"] not in acknowledged:
+                try:
+                    if not dry_run:
+                        _put_aside(ledger, run["run_no"], run["run_id"], place, home)
+                except NotKept:  # no room to put anything aside: what was acknowledged can go, and makes some
+                    break
                 size -= _bytes(ledger, run["run_no"], place)
                 released.append(run["run_id"])
-                if not dry_run:
-                    _put_aside(ledger, run["run_no"], run["run_id"], place, home)
     return Shipped(place, frozenset(released))
 
 

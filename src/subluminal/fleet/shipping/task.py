@@ -3,6 +3,9 @@
 A collector that refuses a segment for what it holds would refuse it for ever: it is cut in halves until the lines that
 are refused stand alone. Those are written down, tried again each hour, and kept from pruning; the others go on. What
 was refused and has gone from the ledger all the same is let go, so that nothing waits behind it.
+
+Where an acknowledgement cannot be written down (a full disk), nothing more is sent until it can: it is kept in memory,
+so that only a shipper that ends meanwhile sends those lines again.
 """
 
 from __future__ import annotations
@@ -13,14 +16,14 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from threading import Event
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
-from subluminal.contracts.errors import FleetError
+from subluminal.contracts.errors import FleetError, LedgerError
 from subluminal.fleet.joined import Joined
 from subluminal.fleet.segments import Segment
 from subluminal.fleet.shipping.backlog import Piece, part, read_piece, without_known
 from subluminal.fleet.shipping.holding import Held, held, held_line
-from subluminal.fleet.shipping.progress import NO_PLACE, Ack, Progress, Refused
+from subluminal.fleet.shipping.progress import NO_PLACE, Ack, NotKept, Progress, Refused, ledger_name
 from subluminal.fleet.shipping.sending import Address, Collector, Later, Refusal
 from subluminal.host.clock import utc_now
 from subluminal.host.home import ledger_db
@@ -29,6 +32,8 @@ from subluminal.ledger.store.schema import NoLedger, open_reader
 # How long a step goes on while there is something to send; the keeper wants to look up now and then.
 STEP_S = 20.0
 IDLE_S = 1.0
+# Until somebody has made room; looking costs next to nothing.
+NO_ROOM_S = 2.0
 # Segments on their way at a time: each waits for the commit of its collector.
 AT_ONCE = 4
 _HELD_AT_ONCE = 100
@@ -38,6 +43,15 @@ _MAX_TOLD = 500
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 300.0
 
 
+class _Sent(NamedTuple):
+    """What is still to be written down, and of which ledger."""
+
+    ledger: str
+    place: int
+    acks: list[Ack]
+    refused: list[Refused]
+
+
 class ShipTask:
     name = "ship"
 
@@ -45,9 +59,10 @@ class ShipTask:
         self._home = home
         self._collectors = [Collector(address) for _ in range(AT_ONCE)]
         self._threads = ThreadPoolExecutor(AT_ONCE, "ship")
-        self._progress = Progress(home)
+        self._opened: Progress | None = None
+        self._sent: _Sent | None = None
         self._failures = 0
-        self._catching_up = self._progress.place() is None
+        self._catching_up = False
         self._cursors: dict[tuple[str, str], int] = {}
         self._refused_at = float("-inf")
         self.last_wait: str | None = None
@@ -56,7 +71,15 @@ class ShipTask:
         self._threads.shutdown()
         for collector in self._collectors:
             collector.close()
-        self._progress.close()
+        if self._opened is not None:
+            self._opened.close()
+
+    @property
+    def _progress(self) -> Progress:
+        """Not before it is needed: a disk that is full when the keeper starts must not keep it from starting."""
+        if self._opened is None:
+            self._opened = Progress(self._home)
+        return self._opened
 
     def step(self) -> float:
         """Seconds until it wants to run again."""
@@ -68,6 +91,10 @@ class ShipTask:
             return self._wait_s(error.seconds)
         except NoLedger:
             return IDLE_S
+        except (NotKept, LedgerError, sqlite3.Error) as error:
+            self._failures += 1
+            self.last_wait = str(error)
+            return NO_ROOM_S
         except FleetError:
             self._failures += 1
             raise
@@ -86,6 +113,7 @@ class ShipTask:
     def _ship(self) -> bool:
         """Whether there is more to send."""
         until = monotonic() + STEP_S
+        self._write_down()
         with closing(open_reader(ledger_db(self._home))) as ledger:
             self._again(ledger)
             self._send_held()
@@ -105,6 +133,7 @@ class ShipTask:
 
     def _send(self, piece: Piece) -> None:
         """All of it is acknowledged, or nothing of it is written down: then it is sent again."""
+        ledger = ledger_name(self._home)
         wanted = [self._unknown(segment) if self._catching_up else segment for segment in piece.segments]
         segments = [segment for segment in wanted if segment is not None]
         acks: list[Ack] = []
@@ -125,7 +154,14 @@ class ShipTask:
         wait(sent)  # whoever comes next uses the same connections
         for each in sent:
             each.result()
-        self._progress.record(piece.place, acks, refused, utc_now())
+        self._sent = _Sent(ledger, piece.place, acks, refused)
+        self._write_down()
+
+    def _write_down(self) -> None:
+        sent = self._sent
+        if sent is not None and sent.ledger == ledger_name(self._home):
+            self._progress.record(sent.place, sent.acks, sent.refused, utc_now())
+        self._sent = None
 
     def _unknown(self, segment: Segment) -> Segment | None:
         """After long absence, or with another ledger, the collector is asked what it has."""
