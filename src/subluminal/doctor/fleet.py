@@ -54,8 +54,7 @@ def _check_shipping(area: Area, shipping: dict[str, Any], facts: dict[str, Any])
         message = f"the keeper ships nothing to {facts['collector']}: its log says why"
         area.add(WARNING, "fleet-not-shipping", message, "sub fleet ship --once")
     if shipping["no_credential"]:
-        message = f"nothing is shipped: {shipping['last_error']} It must hold the token of this machine"
-        area.add(ERROR, "fleet-no-credential", message)
+        area.add(ERROR, "fleet-no-credential", f"nothing is shipped: {shipping['last_error']}")
     behind = behind_words(shipping)
     area.summary += f", {behind}"
     if (shipping["behind_s"] or 0) >= _BEHIND_S or (shipping["waits"] >= _FAILURES and shipping["unacked_events"]):

@@ -95,7 +95,10 @@ def _address(
         if url is None or joined is None:
             hint = "Give --url, or join a fleet that has a collector."
             raise FleetError("There is no collector to send to.", hint=hint)
-        token_file, token_env = token_file or joined.token_file, token_env or joined.token_env
+        if not (token_file or token_env or client_cert or client_key):
+            token_file, token_env = joined.token_file, joined.token_env
+            client_cert, client_key = joined.client_cert, joined.client_key
+        ca = ca or joined.ca_file
     if (client_cert is None) != (client_key is None):
         raise UsageError("--client-cert and --client-key go together.")
     certificate = None if client_cert is None or client_key is None else (client_cert, client_key)

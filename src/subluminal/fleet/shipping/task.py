@@ -241,4 +241,4 @@ def _in_ledger(ledger: sqlite3.Connection, refused: Refused) -> Segment | None:
 
 
 def ship_task(joined: Joined, collector: str, home: str | None = None) -> ShipTask:
-    return ShipTask(Address(collector, token_file=joined.token_file, token_env=joined.token_env), home)
+    return ShipTask(Address.of(joined, collector), home)
