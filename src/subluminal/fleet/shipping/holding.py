@@ -23,6 +23,7 @@ import msgspec
 from subluminal.fleet.shipping.progress import NotKept, Progress, shipped_place
 from subluminal.host.home import ledger_db
 from subluminal.ledger.store.encoding import unpack_lines
+from subluminal.ledger.store.lines import has_reached
 from subluminal.ledger.store.prune import Shipped, prunable
 from subluminal.ledger.store.schema import open_reader
 
@@ -69,6 +70,7 @@ def may_go(before: str, home: str | None = None, *, bound: int = HELD_BYTES, dry
         return None
     released: list[str] = []
     with closing(open_reader(ledger_db(home))) as ledger:
+        place = place if has_reached(ledger, place) else 0
         size = ledger.execute("SELECT coalesce(sum(length(lines)), 0) FROM segments WHERE id > ?", (place,)).fetchone()[
             0
         ]

@@ -2,7 +2,10 @@
 
 `place` is the last segment of the ledger whose events a collector has committed, or whose refusal is written down
 beside it. It moves in the transaction that records why. A place belongs to one file of a ledger: in another one the
-same numbers mean something else. What cannot be written (a disk that is full) is a `NotKept`, and nothing has changed.
+same numbers mean something else. One that was put back from an earlier copy has not come to the place yet
+(`ledger.store.lines.has_reached`), and counts as another.
+
+What cannot be written (a disk that is full) is a `NotKept`, and nothing has changed.
 """
 
 from __future__ import annotations
@@ -230,6 +233,7 @@ def shipped_place(home: str | None = None) -> int | None:
 
 def standing(home: str | None = None) -> Standing | None:
     """None: this machine ships nothing, or has recorded nothing."""
+    from subluminal.ledger.store.lines import has_reached
     from subluminal.ledger.store.schema import NoLedger, open_reader
 
     if not os.path.exists(shipped_db(home)):
@@ -247,6 +251,7 @@ def standing(home: str | None = None) -> Standing | None:
     except NoLedger:
         return None
     with closing(ledger):
+        place = place if has_reached(ledger, place) else 0
         sql = "SELECT coalesce(sum(length(lines)), 0), coalesce(sum(length(marks)), 0) / 4 FROM segments WHERE id > ?"
         unacked_bytes, unacked_events = ledger.execute(sql, (place,)).fetchone()
         since = _first_after(ledger, place)

@@ -27,6 +27,7 @@ from subluminal.fleet.shipping.progress import NO_PLACE, Ack, NotKept, Progress,
 from subluminal.fleet.shipping.sending import Address, Collector, Later, Refusal
 from subluminal.host.clock import utc_now
 from subluminal.host.home import ledger_db
+from subluminal.ledger.store.lines import has_reached
 from subluminal.ledger.store.schema import NoLedger, open_reader
 
 # How long a step goes on while there is something to send; the keeper wants to look up now and then.
@@ -117,7 +118,7 @@ class ShipTask:
         with closing(open_reader(ledger_db(self._home))) as ledger:
             self._again(ledger)
             self._send_held()
-            while (piece := read_piece(ledger, self._after())) is not None:
+            while (piece := read_piece(ledger, self._after(ledger))) is not None:
                 self._send(piece)
                 if monotonic() > until:
                     return True
@@ -125,8 +126,10 @@ class ShipTask:
         self._cursors.clear()
         return False
 
-    def _after(self) -> int:
+    def _after(self, ledger: sqlite3.Connection) -> int:
         place = self._progress.place()
+        if place is not None and not has_reached(ledger, place):  # an earlier copy was put in its place
+            place = None
         if place is None:
             self._catching_up = True
         return place or 0
