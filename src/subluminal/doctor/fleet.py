@@ -33,6 +33,12 @@ def check_fleet(facts: dict[str, Any]) -> Area:
         area.add(WARNING, "fleet-altered", message, "sub fleet status")
     if facts.get("no_room"):
         area.add(ERROR, "fleet-no-room", facts["no_room"], "sub prune --dry-run --older-than 30d")
+    over = facts.get("tasks", {}).get("room", {}).get("facts", {}).get("over_bytes")
+    if over:
+        message = (
+            f"the home is {over:,} bytes beyond --max-disk: runs that go on, or decisions that were not acknowledged"
+        )
+        area.add(WARNING, "fleet-over-disk", message, "sub fleet ship --status")
     if facts.get("clock"):
         area.add(WARNING, "fleet-clock", facts["clock"], "sub fleet status")
     shipping = facts.get("shipping")

@@ -37,6 +37,7 @@ class Joined(msgspec.Struct, kw_only=True, omit_defaults=True):
     max_offline_ms: int = MAX_OFFLINE_MS
     refresh_ms: int = REFRESH_MS
     stop_poll_ms: int = STOP_POLL_MS
+    max_disk_bytes: int = 0  # of the home of a machine that ships; 0: no bound
     joined_at: str = ""
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from subluminal.cli.fleet.options import milliseconds_of
+from subluminal.cli.fleet.options import bytes_of, milliseconds_of
 from subluminal.cli.render.output import note, print_json
 from subluminal.contracts.errors import FleetError, LedgerError, UsageError
 from subluminal.reports.printable import count, printable
@@ -26,6 +26,7 @@ from subluminal.reports.printable import count, printable
 @click.option("--client-cert", metavar="FILE", help="A client certificate instead of a token.")
 @click.option("--client-key", metavar="FILE", help="Its key, without a passphrase.")
 @click.option("--ca", metavar="FILE", help="Trust this authority for the collector's certificate.")
+@click.option("--max-disk", metavar="SIZE", help="With --collector: remove what goes first beyond this, by itself.")
 @click.option("--max-offline", default="7d", metavar="TIME", help="How long the last good policy holds.  [7d]")
 @click.option("--refresh", default="60s", metavar="TIME", help="How often policies are looked for.  [60s]")
 @click.option("--stop-poll", default="10s", metavar="TIME", help="How often stops are looked for.  [10s]")
@@ -41,6 +42,7 @@ def join_command(
     client_cert: str | None,
     client_key: str | None,
     ca: str | None,
+    max_disk: str | None,
     max_offline: str,
     refresh: str,
     stop_poll: str,
@@ -64,8 +66,8 @@ def join_command(
     from subluminal.fleet.shipping.sending import Address
     from subluminal.ledger.daemon.contact import private_home, require_ledgerd
 
-    if (token_env or token_file or client_cert or client_key or ca) and not collector:
-        raise UsageError("a credential is for a collector: --collector URL is missing")
+    if (token_env or token_file or client_cert or client_key or ca or max_disk) and not collector:
+        raise UsageError("a credential or --max-disk is for a collector: --collector URL is missing")
     if bool(client_cert) != bool(client_key):
         raise UsageError("--client-cert and --client-key go together.")
     if client_cert and (token_env or token_file):
@@ -82,6 +84,7 @@ def join_command(
         max_offline_ms=milliseconds_of(max_offline, "--max-offline"),
         refresh_ms=milliseconds_of(refresh, "--refresh"),
         stop_poll_ms=milliseconds_of(stop_poll, "--stop-poll"),
+        max_disk_bytes=bytes_of(max_disk, "--max-disk") if max_disk else 0,
     )
     check_url(joined.url)
     if collector:

@@ -45,6 +45,17 @@ def passphrase_of(name: str | None) -> bytes | None:
     return value.encode()
 
 
+def bytes_of(text: str, option: str) -> int:
+    """`1500MB`, `1GiB`."""
+    import re
+
+    from subluminal.policy.lint.units import BYTES, size_in_bytes
+
+    if not re.fullmatch(f"[0-9]{{1,12}}({'|'.join(BYTES)})", text) or size_in_bytes(text) <= 0:
+        raise UsageError(f"{option} {text!r} is no size.", hint="Write a number and a unit: 800MB, 1GiB.")
+    return size_in_bytes(text)
+
+
 def milliseconds_of(text: str, option: str) -> int:
     """`7d`, `90s`, `500ms`."""
     import re

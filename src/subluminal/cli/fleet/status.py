@@ -66,6 +66,10 @@ def _machine_lines(facts: dict[str, Any]) -> list[str]:
         told = shipping["last_error"] if shipping["waits"] else shipping["error"]
         why = f": {paint(printable(told), 'yellow')}" if told else ""
         lines.append(f"shipping   {printable(facts['collector'])}, {behind_words(shipping)}{why}")
+    room = facts["tasks"].get("room", {}).get("facts")
+    if room:
+        text = f"{room['bytes']:,} bytes here, of {room['max_disk_bytes']:,}"
+        lines.append(f"room       {paint(text, 'yellow') if room['over_bytes'] else text}")
     for name, task in facts["tasks"].items():
         if task.get("last_error"):
             lines.append(f"{name.ljust(10)} {paint(printable(task['last_error']), 'yellow')}")

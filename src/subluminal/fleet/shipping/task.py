@@ -37,7 +37,8 @@ IDLE_S = 1.0
 NO_ROOM_S = 2.0
 # Segments on their way at a time: each waits for the commit of its collector.
 AT_ONCE = 4
-_HELD_AT_ONCE = 100
+_HELD_AT_ONCE = 512
+_HELD_CONNECTIONS = 32
 _REFUSED_AGAIN_S = 3600.0
 _MAX_TOLD = 500
 # After failures: twice as long each time, up to this, and nobody at the same time as the others.
@@ -53,11 +54,19 @@ class _Sent(NamedTuple):
     refused: list[Refused]
 
 
+class _Share(NamedTuple):
+    """What became of the held lines that one connection was given; `error`: why it went no further."""
+
+    acked: list[Held]
+    refused: list[Refused]
+    error: FleetError | None
+
+
 class ShipTask:
     name = "ship"
 
     def __init__(self, address: Address, home: str | None = None) -> None:
-        self._home = home
+        self._home, self._address = home, address
         self._collectors = [Collector(address) for _ in range(AT_ONCE)]
         self._threads = ThreadPoolExecutor(AT_ONCE, "ship")
         self._opened: Progress | None = None
@@ -189,17 +198,28 @@ class ShipTask:
                 self._offer(collector, half, piece, acks, refused)
 
     def _send_held(self) -> None:
-        """Decisions of runs that were pruned before they could be sent."""
-        while found := held(self._progress, _HELD_AT_ONCE):
-            acked, refused = [], []
-            for each in found:
-                try:
-                    self._collectors[0].send(_alone(each))
-                    acked.append(each[:3])
-                except Refusal as error:
-                    refused.append(Refused(*each[:3], NO_PLACE, NO_PLACE, str(error)))
-            self._progress.let_go(acked)
-            self._progress.refuse(refused, utc_now())
+        """Decisions of runs that were pruned before they could be sent. What lay between them is gone, so each is a
+        segment of its own; many at once, for each waits for a commit."""
+        found = held(self._progress, _HELD_AT_ONCE)
+        if not found:
+            return
+        collectors = [Collector(self._address) for _ in range(min(len(found), _HELD_CONNECTIONS))]
+        try:
+            with ThreadPoolExecutor(len(collectors), "held") as threads:
+                while found:
+                    shares = [found[place :: len(collectors)] for place in range(len(collectors))]
+                    self._settle(list(threads.map(_send_alone, collectors, shares)))
+                    found = held(self._progress, _HELD_AT_ONCE)
+        finally:
+            for collector in collectors:
+                collector.close()
+
+    def _settle(self, shares: list[_Share]) -> None:
+        self._progress.let_go([line[:3] for share in shares for line in share.acked])
+        self._progress.refuse([each for share in shares for each in share.refused], utc_now())
+        for share in shares:
+            if share.error is not None:
+                raise share.error
 
     def _again(self, ledger: sqlite3.Connection) -> None:
         """What was refused: a collector of a later version may take it."""
@@ -222,6 +242,20 @@ class ShipTask:
     def _held_again(self, refused: Refused) -> Segment | None:
         found = held_line(self._progress, *refused[:3])
         return None if found is None else _alone(found)
+
+
+def _send_alone(collector: Collector, lines: list[Held]) -> _Share:
+    acked: list[Held] = []
+    refused: list[Refused] = []
+    for line in lines:
+        try:
+            collector.send(_alone(line))
+            acked.append(line)
+        except Refusal as error:
+            refused.append(Refused(*line[:3], NO_PLACE, NO_PLACE, str(error)))
+        except FleetError as error:
+            return _Share(acked, refused, error)
+    return _Share(acked, refused, None)
 
 
 def _alone(line: Held) -> Segment:
