@@ -241,8 +241,8 @@ KEYS = {
     "resume": "at by reason stop_id tool",
     "join": "joined policies stops tenant url version",
     "keep": "tasks",
-    "status": "age_s collector confirmed_at error good_until joined_at keeper max_offline_ms overdue policies"
-    " put_back shipping stops tasks tenant url version",
+    "status": "age_s clock clock_ahead_s collector confirmed_at error good_until joined_at keeper max_offline_ms"
+    " no_room overdue policies put_back shipping stops tasks tenant url version",
     "leave": "left removed",
     "key": "private public",
 }

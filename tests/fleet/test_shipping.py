@@ -90,6 +90,25 @@ def test_a_line_that_is_refused_stands_alone_and_the_others_go_on(one_store: str
         assert shipped_place(str(machine.home)) == 0
 
 
+def test_a_ledger_that_was_put_back_from_an_earlier_copy_is_shipped_from_where_it_is(
+    one_store: str, tmp_path: Path
+) -> None:
+    with collector(tmp_path / "collector", one_store) as fleet:
+        machine = Machine(tmp_path / "m1", fleet)
+        machine.record(EventMaker(run_id(1), shim_id(1)).whole_run(1))
+        copy = (machine.home / "ledger.db").read_bytes()
+        for number in (2, 3):
+            machine.record(EventMaker(run_id(number), shim_id(number)).whole_run(1))
+        assert machine.ship().returncode == 0 and machine.standing()["unacked_events"] == 0
+        (machine.home / "ledger.db").write_bytes(copy)
+        machine.record(EventMaker(run_id(4), shim_id(4)).whole_run(1))
+        assert machine.standing()["unacked_events"] == 10, "what it holds is not taken for acknowledged"
+        found = may_go("2030", str(machine.home))
+        assert found is not None and found.place == 0, "nor for what may be pruned"
+        assert machine.ship().returncode == 0 and machine.standing()["unacked_events"] == 0
+        assert {row["run_id"] for row in fleet.rows("query", "--limit", "0")} == {run_id(n) for n in (1, 2, 3, 4)}
+
+
 def test_a_held_line_that_is_refused_holds_nothing_up(one_store: str, tmp_path: Path) -> None:
     with collector(tmp_path / "collector", one_store) as fleet:
         machine = Machine(tmp_path / "m1", fleet)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -74,6 +75,11 @@ def sink() -> Iterator[Receiver]:
 def export(home: Path, sink: Receiver, **settings: Any) -> int:
     found = Settings(sink.endpoint, {}, **settings)
     return sum(batch.size for batch, _ in batches(str(home), found, from_start=True))
+
+
+def place(home: Path) -> int | None:
+    with open_ledger(str(home / "ledger.db")) as ledger:
+        return Place(str(home)).read(ledger)
 
 
 def by_name(sink: Receiver) -> dict[str, Any]:
@@ -147,19 +153,47 @@ def test_a_home_that_never_exported_begins_with_what_comes_next(home: Path, sink
     assert list(batches(str(home), settings)) == []
 
 
+def sent(home: Path, sink: Receiver) -> int:
+    return sum(batch.size for batch, _ in batches(str(home), Settings(sink.endpoint, {})))
+
+
+def test_a_ledger_that_was_replaced_has_no_place_yet(home: Path, sink: Receiver) -> None:
+    assert export(home, sink) == 7 and sent(home, sink) == 0
+    (home / "ledger.db").rename(home / "ledger.old")
+    record(home, EventMaker("run-2", "shim-2").whole_run(2), "shim-2")
+    assert place(home) == 0
+    assert sent(home, sink) == 3, "two calls and their run, although the other ledger had come further"
+    assert sent(home, sink) == 0
+
+
+def test_a_ledger_that_was_put_back_from_a_copy_has_no_place_yet(home: Path, sink: Receiver) -> None:
+    copy = home / "ledger.copy"
+    shutil.copyfile(home / "ledger.db", copy)
+    record(home, EventMaker("run-2", "shim-2").whole_run(2), "shim-2")
+    assert export(home, sink) == 10
+    kept = os.stat(home / "ledger.db").st_ino
+    shutil.copyfile(copy, home / "ledger.db")
+    assert os.stat(home / "ledger.db").st_ino == kept, "it is the same file by its number"
+    assert place(home) == 0
+    record(home, EventMaker("run-3", "shim-3").whole_run(1), "shim-3")
+    assert sent(home, sink) == 9, "all that is in it"
+    assert sent(home, sink) == 0
+
+
 def test_a_receiver_that_is_away_or_busy_is_asked_again_and_gets_everything_once(home: Path, sink: Receiver) -> None:
-    Place(str(home)).write(0)
+    with open_ledger(str(home / "ledger.db")) as ledger:
+        Place(str(home)).write(0, ledger)
     with nobody_listens() as port, pytest.raises(Later):
         list(batches(str(home), Settings(f"http://127.0.0.1:{port}", {})))
     sink.answers = [(503, {"Retry-After": "7"}), (429, {}), (302, {"Location": "http://127.0.0.1:1/"})]
     with pytest.raises(Later) as busy:
         list(batches(str(home), Settings(sink.endpoint, {})))
-    assert busy.value.seconds == 7 and Place(str(home)).read() == 0
+    assert busy.value.seconds == 7 and place(home) == 0
     with pytest.raises(Later):
         list(batches(str(home), Settings(sink.endpoint, {})))
     with pytest.raises(NotTaken):  # a redirect is not followed, and will not be answered otherwise the next time
         list(batches(str(home), Settings(sink.endpoint, {})))
-    assert sink.spans() == [] and Place(str(home)).read() != 0
+    assert sink.spans() == [] and place(home) != 0
 
 
 def test_sampling_keeps_whole_traces_and_whatever_was_refused_or_failed(home: Path, sink: Receiver) -> None:

@@ -59,7 +59,7 @@ class Authority:
         )
         return self._kept(certificate, key)
 
-    def client_file(self, organisation: str, name: str) -> Path:
+    def client_file(self, organisation: str, name: str, until: datetime.datetime = _FAR_AHEAD) -> Path:
         """A client's certificate and key."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name(
@@ -69,7 +69,7 @@ class Authority:
             ]
         )
         certificate = (
-            self._builder(subject, self._name, key, _FAR_AHEAD)
+            self._builder(subject, self._name, key, until)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
             .sign(self._key, hashes.SHA256())
         )

@@ -66,12 +66,14 @@ SENTENCES = {
 
 
 class StaticOrigin:
-    """A web server for a directory. `answers` stand before its files; `asked` is every path that was asked for."""
+    """A web server for a directory. `answers` stand before its files; `asked` is every path that was asked for.
+    `date`: what time it says it is, instead of what it is."""
 
     def __init__(self, directory: Path, port: int = 0) -> None:
         self.directory = directory
         self.answers: dict[str, Answer] = {}
         self.asked: list[str] = []
+        self.date: str | None = None
         self.port = port or free_port()
         self._server: ThreadingHTTPServer | None = None
         self.start()
@@ -86,6 +88,9 @@ class StaticOrigin:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 origin._answer(self)
+
+            def date_time_string(self, timestamp: float | None = None) -> str:
+                return origin.date or super().date_time_string(timestamp)
 
             def log_message(self, *told: Any) -> None:
                 pass

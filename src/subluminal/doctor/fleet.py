@@ -31,6 +31,16 @@ def check_fleet(facts: dict[str, Any]) -> Area:
             f" last at {told['last_at']}); the keeper has put them back"
         )
         area.add(WARNING, "fleet-altered", message, "sub fleet status")
+    if facts.get("no_room"):
+        area.add(ERROR, "fleet-no-room", facts["no_room"], "sub prune --dry-run --older-than 30d")
+    over = facts.get("tasks", {}).get("room", {}).get("facts", {}).get("over_bytes")
+    if over:
+        message = (
+            f"the home is {over:,} bytes beyond --max-disk: runs that go on, or decisions that were not acknowledged"
+        )
+        area.add(WARNING, "fleet-over-disk", message, "sub fleet ship --status")
+    if facts.get("clock"):
+        area.add(WARNING, "fleet-clock", facts["clock"], "sub fleet status")
     shipping = facts.get("shipping")
     for name, task in facts.get("tasks", {}).items():
         of_credential = name == "ship" and shipping is not None and shipping["no_credential"]
@@ -50,8 +60,7 @@ def _check_shipping(area: Area, shipping: dict[str, Any], facts: dict[str, Any])
         message = f"the keeper ships nothing to {facts['collector']}: its log says why"
         area.add(WARNING, "fleet-not-shipping", message, "sub fleet ship --once")
     if shipping["no_credential"]:
-        message = f"nothing is shipped: {shipping['last_error']} It must hold the token of this machine"
-        area.add(ERROR, "fleet-no-credential", message)
+        area.add(ERROR, "fleet-no-credential", f"nothing is shipped: {shipping['last_error']}")
     behind = behind_words(shipping)
     area.summary += f", {behind}"
     if (shipping["behind_s"] or 0) >= _BEHIND_S or (shipping["waits"] >= _FAILURES and shipping["unacked_events"]):

@@ -23,16 +23,21 @@ NO_CREDENTIAL = "no-credential"
 
 
 class Joined(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """`token_env`, `token_file`: where the credential for the collector is found."""
+    """`token_env`, `token_file`, or `client_cert` with `client_key`: where the credential for the collector is found.
+    `ca_file`: the authority of its own certificate, where that is no public one."""
 
     url: str
     tenant: str | None = None
     collector: str | None = None
     token_env: str | None = None
     token_file: str | None = None
+    client_cert: str | None = None
+    client_key: str | None = None
+    ca_file: str | None = None
     max_offline_ms: int = MAX_OFFLINE_MS
     refresh_ms: int = REFRESH_MS
     stop_poll_ms: int = STOP_POLL_MS
+    max_disk_bytes: int = 0  # of the home of a machine that ships; 0: no bound
     joined_at: str = ""
 
 

@@ -146,9 +146,16 @@ def lay(which: str, snapshots: list[dict[str, Any]], laid: Laid, home: str | Non
         if not _is_whole(path):
             replace_file(path, snapshot_bytes(snapshot), durable=True)
     laid.names = names_of(snapshots)
-    replace_file(laid_list(which, home), _list_bytes(laid), durable=True)
+    replace_list(which, laid, home)
     _forget_others(home)
     return before != laid.names
+
+
+def replace_list(which: str, laid: Laid, home: str | None = None) -> None:
+    """Say something else of what is there already."""
+    from subluminal.host.files import replace_file
+
+    replace_file(laid_list(which, home), _list_bytes(laid), durable=True)
 
 
 def names_of(snapshots: list[dict[str, Any]]) -> list[str]:

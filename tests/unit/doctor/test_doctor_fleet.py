@@ -42,7 +42,7 @@ BEHIND = {"unacked_events": 12, "unacked_since": "2026-01-01T00:00:00.000Z", "be
             {"no_credential": True, "last_error": "/t cannot be read."},
             {"ship": {"failures": 9, "last_error": "/t cannot be read."}},
             {
-                "fleet-no-credential": "nothing is shipped: /t cannot be read. It must hold the token of this machine"
+                "fleet-no-credential": "nothing is shipped: /t cannot be read."
             },
         ),
         (

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from subluminal.cli.fleet.options import milliseconds_of
+from subluminal.cli.fleet.options import bytes_of, milliseconds_of
 from subluminal.cli.render.output import note, print_json
 from subluminal.contracts.errors import FleetError, LedgerError, UsageError
 from subluminal.reports.printable import count, printable
@@ -23,6 +23,10 @@ from subluminal.reports.printable import count, printable
 @click.option("--collector", metavar="URL", help="Where decisions are shipped to.")
 @click.option("--token-env", metavar="NAME", help="The variable that holds the credential for the collector.")
 @click.option("--token-file", metavar="FILE", help="The file that holds it.")
+@click.option("--client-cert", metavar="FILE", help="A client certificate instead of a token.")
+@click.option("--client-key", metavar="FILE", help="Its key, without a passphrase.")
+@click.option("--ca", metavar="FILE", help="Trust this authority for the collector's certificate.")
+@click.option("--max-disk", metavar="SIZE", help="With --collector: remove what goes first beyond this, by itself.")
 @click.option("--max-offline", default="7d", metavar="TIME", help="How long the last good policy holds.  [7d]")
 @click.option("--refresh", default="60s", metavar="TIME", help="How often policies are looked for.  [60s]")
 @click.option("--stop-poll", default="10s", metavar="TIME", help="How often stops are looked for.  [10s]")
@@ -35,6 +39,10 @@ def join_command(
     collector: str | None,
     token_env: str | None,
     token_file: str | None,
+    client_cert: str | None,
+    client_key: str | None,
+    ca: str | None,
+    max_disk: str | None,
     max_offline: str,
     refresh: str,
     stop_poll: str,
@@ -55,21 +63,32 @@ def join_command(
     """
     from subluminal.fleet.joined import Joined
     from subluminal.fleet.machine.joining import check_url, join
+    from subluminal.fleet.shipping.sending import Address
     from subluminal.ledger.daemon.contact import private_home, require_ledgerd
 
-    if (token_env or token_file) and not collector:
-        raise UsageError("a credential is for a collector: --collector URL is missing")
+    if (token_env or token_file or client_cert or client_key or ca or max_disk) and not collector:
+        raise UsageError("a credential or --max-disk is for a collector: --collector URL is missing")
+    if bool(client_cert) != bool(client_key):
+        raise UsageError("--client-cert and --client-key go together.")
+    if client_cert and (token_env or token_file):
+        raise UsageError("a token or a certificate: a collector is shown one of them.")
     joined = Joined(
         url=url.rstrip("/"),
         tenant=tenant,
         collector=collector,
         token_env=token_env,
-        token_file=os.path.abspath(token_file) if token_file else None,
+        token_file=_absolute(token_file),
+        client_cert=_absolute(client_cert),
+        client_key=_absolute(client_key),
+        ca_file=_absolute(ca),
         max_offline_ms=milliseconds_of(max_offline, "--max-offline"),
         refresh_ms=milliseconds_of(refresh, "--refresh"),
         stop_poll_ms=milliseconds_of(stop_poll, "--stop-poll"),
+        max_disk_bytes=bytes_of(max_disk, "--max-disk") if max_disk else 0,
     )
     check_url(joined.url)
+    if collector:
+        Address.of(joined, collector)  # what it cannot be is said now, and not by the keeper
     if dry_run:
         note(f"would join {printable(joined.url)} and put its policies in force here")
         if as_json:
@@ -83,6 +102,10 @@ def join_command(
         note(f"sub: {error} The keeper starts with it.")
     _tell_joined(joined, home, as_json)
     return 0
+
+
+def _absolute(path: str | None) -> str | None:
+    return os.path.abspath(path) if path else None
 
 
 def _tell_joined(joined: Any, home: str, as_json: bool) -> None:

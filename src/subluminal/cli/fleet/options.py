@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from subluminal.cli.render.output import note
 from subluminal.contracts.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def open_repository(directory: str | None, keys: tuple[str, ...], passphrase_env
     from subluminal.fleet.repository.publishing import Repository
 
     found = directory or os.environ.get(REPOSITORY_VARIABLE) or os.getcwd()
-    return Repository(found, keys, passphrase_of(passphrase_env))
+    return Repository(found, keys, passphrase_of(passphrase_env), lambda said: note(f"sub: {said}"))
 
 
 def passphrase_of(name: str | None) -> bytes | None:
@@ -42,6 +43,17 @@ def passphrase_of(name: str | None) -> bytes | None:
     if not value:
         raise UsageError(f"--passphrase-env {name}: there is no such variable, or it is empty.")
     return value.encode()
+
+
+def bytes_of(text: str, option: str) -> int:
+    """`1500MB`, `1GiB`."""
+    import re
+
+    from subluminal.policy.lint.units import BYTES, size_in_bytes
+
+    if not re.fullmatch(f"[0-9]{{1,12}}({'|'.join(BYTES)})", text) or size_in_bytes(text) <= 0:
+        raise UsageError(f"{option} {text!r} is no size.", hint="Write a number and a unit: 800MB, 1GiB.")
+    return size_in_bytes(text)
 
 
 def milliseconds_of(text: str, option: str) -> int:

@@ -9,6 +9,7 @@ import click
 
 from subluminal.cli.render.output import note, print_json
 from subluminal.contracts.errors import FleetError, UsageError
+from subluminal.reports.printable import printable
 
 if TYPE_CHECKING:
     from subluminal.fleet.shipping.sending import Address
@@ -94,7 +95,10 @@ def _address(
         if url is None or joined is None:
             hint = "Give --url, or join a fleet that has a collector."
             raise FleetError("There is no collector to send to.", hint=hint)
-        token_file, token_env = token_file or joined.token_file, token_env or joined.token_env
+        if not (token_file or token_env or client_cert or client_key):
+            token_file, token_env = joined.token_file, joined.token_env
+            client_cert, client_key = joined.client_cert, joined.client_key
+        ca = ca or joined.ca_file
     if (client_cert is None) != (client_key is None):
         raise UsageError("--client-cert and --client-key go together.")
     certificate = None if client_cert is None or client_key is None else (client_cert, client_key)
@@ -102,10 +106,14 @@ def _address(
 
 
 def _tell(as_json: bool) -> int:
+    from subluminal.fleet.keeper.state import read_state
     from subluminal.fleet.shipping.progress import Standing, standing
 
     found = standing()
+    task = read_state().tasks.get("ship")
+    why = None if task is None else task.last_error or task.facts.get("last_wait")
     told: dict[str, Any] = dict.fromkeys(Standing._fields) if found is None else found._asdict()
+    told["last_error"] = why
     if as_json:
         print_json(told)
     elif found is None:
@@ -114,4 +122,6 @@ def _tell(as_json: bool) -> int:
         print(f"{found.events} events acknowledged; {found.unacked_events} wait ({found.unacked_bytes:,} bytes)")
         if found.refused:
             note(f"{found.refused} events were refused by the collector; they are kept, and tried again each hour")
+    if why and not as_json:
+        note(f"the keeper says: {printable(why)}")
     return 0

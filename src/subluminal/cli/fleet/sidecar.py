@@ -6,7 +6,7 @@ import os
 
 import click
 
-from subluminal.cli.fleet.options import milliseconds_of
+from subluminal.cli.fleet.options import bytes_of, milliseconds_of
 from subluminal.cli.render.output import note, print_json
 from subluminal.contracts.errors import UsageError
 
@@ -18,6 +18,7 @@ from subluminal.contracts.errors import UsageError
 @click.option("--tenant", metavar="NAME", help="With --prepare: obey this tenant's policies too.")
 @click.option("--collector", metavar="URL", help="With --prepare: where decisions are shipped to.")
 @click.option("--token-file", metavar="FILE", help="With --prepare: the file with the credential for the collector.")
+@click.option("--max-disk", metavar="SIZE", help="With --prepare: remove what goes first beyond this, by itself.")
 @click.option(
     "--drain", default="25s", metavar="TIME", help="At the end, how long to wait until all is shipped.  [25s]"
 )
@@ -29,6 +30,7 @@ def sidecar_command(
     tenant: str | None,
     collector: str | None,
     token_file: str | None,
+    max_disk: str | None,
     drain: str,
     as_json: bool,
 ) -> int:
@@ -47,18 +49,19 @@ def sidecar_command(
 
     home = private_home()
     if not prepare:
-        if url or root or tenant or collector or token_file:
-            raise UsageError("--url, --root, --tenant, --collector and --token-file are for --prepare")
+        if url or root or tenant or collector or token_file or max_disk:
+            raise UsageError("--url, --root, --tenant, --collector, --token-file and --max-disk are for --prepare")
         return _run(home, milliseconds_of(drain, "--drain") / 1000)
     if not url or not root:
         raise UsageError("--prepare needs --url and --root")
-    if token_file and not collector:
-        raise UsageError("a credential is for a collector: --collector URL is missing")
+    if (token_file or max_disk) and not collector:
+        raise UsageError("a credential or --max-disk is for a collector: --collector URL is missing")
     from subluminal.fleet import sidecar
     from subluminal.fleet.joined import Joined
 
     token = os.path.abspath(token_file) if token_file else None
-    joined = Joined(url=url.rstrip("/"), tenant=tenant, collector=collector, token_file=token)
+    bound = bytes_of(max_disk, "--max-disk") if max_disk else 0
+    joined = Joined(url=url.rstrip("/"), tenant=tenant, collector=collector, token_file=token, max_disk_bytes=bound)
     is_new = sidecar.prepare(joined, root, home)
     if as_json:
         print_json({"joined": is_new, "url": joined.url})

@@ -57,11 +57,19 @@ def _machine_lines(facts: dict[str, Any]) -> list[str]:
     for which, told in facts["put_back"].items():
         text = f"{which} that were altered or removed here: {count(told['times'], 'time')}, last at {told['last_at']}"
         lines.append(f"put back   {paint(printable(text), 'yellow')}")
+    if facts["no_room"]:
+        lines.append(f"disk       {paint(printable(facts['no_room']), 'red')}")
+    if facts["clock"]:
+        lines.append(f"clock      {paint(facts['clock'], 'yellow')}")
     shipping = facts["shipping"]
     if shipping is not None:
         told = shipping["last_error"] if shipping["waits"] else shipping["error"]
         why = f": {paint(printable(told), 'yellow')}" if told else ""
         lines.append(f"shipping   {printable(facts['collector'])}, {behind_words(shipping)}{why}")
+    room = facts["tasks"].get("room", {}).get("facts")
+    if room:
+        text = f"{room['bytes']:,} bytes here, of {room['max_disk_bytes']:,}"
+        lines.append(f"room       {paint(text, 'yellow') if room['over_bytes'] else text}")
     for name, task in facts["tasks"].items():
         if task.get("last_error"):
             lines.append(f"{name.ljust(10)} {paint(printable(task['last_error']), 'yellow')}")
@@ -94,6 +102,8 @@ def _tell_repository(facts: dict[str, Any], as_json: bool) -> int:
             print(f"policies of {tenant}: {printable(', '.join(policies)) or 'none'}")
         for name in facts["passed_over"]:
             print(f"{printable(name)} {paint('is not signed by who should have: passed over', 'yellow')}")
+        if facts["clock"]:
+            print(paint(facts["clock"], "yellow"))
         for stop in facts["stops"]:
             print(f"stop {paint(_stop(stop), 'red')}")
     return 1 if any(role["expired"] for role in facts["roles"]) else 0

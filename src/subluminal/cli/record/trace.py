@@ -461,7 +461,8 @@ def _prune(before: str) -> list[dict[str, Any]]:
 
 def _shipped(before: str, *, dry_run: bool) -> Shipped | None:
     """What a machine that ships its record still has to send; None: it ships nothing."""
-    if not os.path.exists(home.shipped_db()) or not os.path.exists(home.ledger_db()):
+    ships = os.path.exists(home.shipped_db()) or os.path.exists(home.joined_file())
+    if not ships or not os.path.exists(home.ledger_db()):
         return None
     from subluminal.fleet.shipping.holding import may_go
 

@@ -23,6 +23,10 @@ def tasks_of(joined: Joined, home: str, log: Log) -> list[Task]:
             from subluminal.fleet.shipping.task import ship_task
 
             tasks.append(ship_task(joined, joined.collector, home))
+            if joined.max_disk_bytes:
+                from subluminal.fleet.shipping.room import RoomTask
+
+                tasks.append(RoomTask(joined.max_disk_bytes, home, log))
         except (ImportError, SubluminalError) as error:  # policies and stops must not wait for it
             log(f"ship: {error}; nothing is shipped")
     tasks.append(Telemetry(home))

@@ -35,7 +35,7 @@ from subluminal.fleet.published import (
 from subluminal.host.files import open_private
 from subluminal.host.home import laying_lock_file
 from subluminal.policy.compile.snapshot import COMPILER_REVISION
-from subluminal.policy.laid import POLICIES, STOPS, Laid, NotLaid, lay, names_of, read_list, stands
+from subluminal.policy.laid import POLICIES, STOPS, Laid, NotLaid, lay, names_of, read_list, replace_list, stands
 
 _COMPILED_BY = f"{__version__}/{COMPILER_REVISION}"
 # Of what a policy may be offline, so much is lost at most by not writing the list at every refresh.
@@ -124,6 +124,21 @@ def lay_stops(origin: Origin, joined: Joined, home: str, wall_ms: int, memory: M
         of=_hash(data),
     )
     return _lay(STOPS, fresh, snapshots, memory, joined, home)
+
+
+def follow_clock(set_by_ms: int, joined: Joined, home: str, memory: Memory) -> None:
+    """The clock was set: what is left of `max_offline` stays what it was."""
+    with laying(home):
+        _check_still(joined, home)
+        try:
+            was = memory.laid or read_list(POLICIES, home)
+        except NotLaid:
+            return
+        moved = msgspec.structs.replace(was, good_until_ms=was.good_until_ms + set_by_ms)
+        if stands(POLICIES, was, home):  # what somebody has altered is put back by the look that follows, and told
+            replace_list(POLICIES, moved, home)
+        if memory.laid is not None:
+            memory.laid = moved
 
 
 def active_stops(home: str | None = None) -> list[Stop]:

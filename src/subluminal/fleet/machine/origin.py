@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ import msgspec
 from subluminal import __version__
 from subluminal.contracts.errors import FleetError
 from subluminal.fleet.extras import require_extra
+from subluminal.fleet.machine.clock import clock_words
 from subluminal.host.files import read_private
 from subluminal.host.home import ensure_private_dir, fleet_tuf_dir
 
@@ -95,8 +96,15 @@ class Origin:
     @contextmanager
     def session(self) -> Iterator[Session]:
         """Refreshed and verified, or Refused."""
-        with self._lock, _told(self._url):
-            yield Session(self._refreshed(), self._directory)
+        with self._lock:
+            self._fetcher.ahead_ms = None
+            with _told(self._url, lambda: self.ahead_ms):
+                yield Session(self._refreshed(), self._directory)
+
+    @property
+    def ahead_ms(self) -> int | None:
+        """By how much this machine's clock is ahead of the origin's, as it told last; None: it told nothing."""
+        return self._fetcher.ahead_ms
 
     def _refreshed(self) -> Updater:
         from tuf.ngclient import Updater
@@ -126,7 +134,7 @@ def signed_version(directory: str) -> int:
 
 
 @contextmanager
-def _told(url: str) -> Iterator[None]:
+def _told(url: str, ahead_ms: Callable[[], int | None]) -> Iterator[None]:
     from tuf.api import exceptions as tuf
 
     try:
@@ -144,8 +152,10 @@ def _told(url: str) -> Iterator[None]:
     except tuf.DownloadError as error:
         raise Refused("unreachable", f"{url} cannot be reached: {_cause(error)}.") from None
     except tuf.ExpiredMetadataError as error:
-        hint = "Somebody must run `sub fleet renew`, an old state is being replayed, or this machine's clock is ahead."
-        raise Refused("expired", f"What {url} shows has expired: {error}.", hint=hint) from None
+        hint = "Somebody must run `sub fleet renew` where the clock is right, or an old state is being replayed."
+        clock = clock_words(max(0, ahead_ms() or 0) // 1000)
+        why = f" {clock}: that is likely why." if clock else ""
+        raise Refused("expired", f"What {url} shows has expired: {error}.{why}", hint=hint) from None
     except tuf.BadVersionNumberError as error:
         hint = "An older state is being replayed, or the origin was put back from a copy."
         raise Refused("rollback", f"{url} shows an older version than was seen before: {error}.", hint=hint) from None

@@ -24,6 +24,7 @@ def repository_status(repository: Repository) -> dict[str, Any]:
         "policies": {tenant: _policies(repository, tenant) for tenant in tenants},
         "stops": [msgspec.to_builtins(stop) for stop in repository.stops()],
         "passed_over": repository.trusted.passed_over,
+        "clock": repository.online.behind(repository.lives),
     }
 
 

@@ -6,9 +6,12 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from subluminal.contracts.errors import FleetError
+from subluminal.contracts.moments import rfc3339
 from subluminal.fleet.repository.roles import MissingKey, delegated_roles, expiry, sign
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tuf.api.metadata import Metadata
 
     from subluminal.fleet.keys import KeyRing
@@ -16,14 +19,16 @@ if TYPE_CHECKING:
     from subluminal.fleet.repository.trusted import Trusted
 
 ONLINE = ("snapshot", "timestamp")
+_CLOCKS_DIFFER = timedelta(minutes=5)
 _HINT = "What was signed lies in the origin; machines see it after `sub fleet renew` where the online keys are."
 
 
 class Online:
-    def __init__(self, store: Store, trusted: Trusted, ring: KeyRing) -> None:
+    def __init__(self, store: Store, trusted: Trusted, ring: KeyRing, say: Callable[[str], None]) -> None:
         self._store = store
         self._trusted = trusted
         self._ring = ring
+        self._say = say
 
     def renew(self, lives: Lives, above: dict[str, int] | None = None) -> None:
         """Sign what is newest as one snapshot, and a timestamp. Nothing in it may be older than machines know it.
@@ -38,6 +43,8 @@ class Online:
             found = self._trusted.find(role)
             if found is not None:
                 meta[f"{role}.json"] = _meta(found.version, found.data)
+        if clock := self.behind(lives):
+            self._say(clock)
         last = {role: max(self._trusted.version(role), (above or {}).get(role, 0)) for role in ONLINE}
         snapshot = Metadata(Snapshot(last["snapshot"] + 1, expires=expiry(lives.snapshot), meta=meta))
         self._sign(snapshot, "snapshot")
@@ -53,6 +60,19 @@ class Online:
         if known > self._trusted.version(role):
             hint = "Put it back from a copy of the origin; machines would refuse what is older."
             raise FleetError(f"Version {known} of {role} is gone from the origin.", hint=hint)
+
+    def behind(self, lives: Lives) -> str | None:
+        """That the last timestamp was signed at a moment that is still to come by this clock. Nothing is refused for
+        it: it may be the other clock that was wrong, and a stop must get out."""
+        found = self._trusted.find("timestamp")
+        signed_at = None if found is None else found.metadata.signed.expires - timedelta(seconds=lives.timestamp)
+        if signed_at is None or signed_at < datetime.now(UTC) + _CLOCKS_DIFFER:
+            return None
+        when = rfc3339(int(signed_at.timestamp() * 1000))
+        return (
+            f"The last timestamp was signed at {when}, which is still to come by this machine's clock: it is behind,"
+            " and machines may refuse what it signs as expired; or that of whoever signed was ahead."
+        )
 
     def is_due(self, lives: Lives) -> bool:
         """Something new lies in the origin, or a third of what is online has lived its life."""

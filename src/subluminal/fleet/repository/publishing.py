@@ -44,19 +44,28 @@ from subluminal.fleet.repository.trusted import TOP, Trusted
 from subluminal.policy.compile.snapshot import read_source
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tuf.api.metadata import Metadata, Targets
 
 
 class Repository:
-    """`ring` holds the keys that are at hand; what it lacks cannot be signed, and is said."""
+    """`ring` holds the keys that are at hand; what it lacks cannot be signed, and is said. `say`: what whoever signs
+    should know of this machine's clock."""
 
-    def __init__(self, directory: str, named: tuple[str, ...] = (), passphrase: bytes | None = None) -> None:
+    def __init__(
+        self,
+        directory: str,
+        named: tuple[str, ...] = (),
+        passphrase: bytes | None = None,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
         require_extra("tuf", "cryptography")
         self.store = Store(directory)
         self.passphrase = passphrase
         self.ring = KeyRing(self.store.keys, named, passphrase)
         self.trusted = Trusted(self.store)
-        self.online = Online(self.store, self.trusted, self.ring)
+        self.online = Online(self.store, self.trusted, self.ring, say)
         self._lives: Lives | None = None
 
     @property

@@ -1,12 +1,14 @@
 """What pruning leaves of a machine that cannot send: everything up to a bound of bytes, and decisions beyond it.
 
-`sub prune` removes old runs. On a machine that ships, in this order:
+`sub prune` removes old runs, and so does the keeper where the home is bounded (`room`). On a machine that ships, in
+this order:
 
 1. results that were kept (`record.results`), which are never shipped;
 2. runs that a collector has acknowledged whole;
-3. beyond HELD_BYTES of what was not acknowledged, the oldest of the other runs: their decisions, and what says who
-   acted under which policy, move to `fleet/shipped.db` and are sent from there; previews, starts and ends of calls,
-   messages of models and the rest go. The collector names what is missing as gaps.
+3. beyond HELD_BYTES of what was not acknowledged, or as far as the home is beyond its bound, the oldest of the other
+   runs: their decisions, and what says who acted under which policy, move to `fleet/shipped.db` and are sent from
+   there; previews, starts and ends of calls, messages of models and the rest go. The collector names what is missing
+   as gaps.
 
 A decision that was not acknowledged is never removed, whatever the bound.
 """
@@ -20,9 +22,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from subluminal.fleet.shipping.progress import Progress, shipped_place
+from subluminal.fleet.joined import read_joined
+from subluminal.fleet.shipping.progress import NotKept, Progress, shipped_place
 from subluminal.host.home import ledger_db
 from subluminal.ledger.store.encoding import unpack_lines
+from subluminal.ledger.store.lines import has_reached
 from subluminal.ledger.store.prune import Shipped, prunable
 from subluminal.ledger.store.schema import open_reader
 
@@ -61,26 +65,47 @@ def numbers(connection: sqlite3.Connection, run_no: int, first_n: int, count: in
     return found
 
 
-def may_go(before: str, home: str | None = None, *, bound: int = HELD_BYTES, dry_run: bool = False) -> Shipped | None:
-    """For `prune`; None: this machine ships nothing. Beyond the bound, decisions of the oldest runs are put aside
-    first, unless it is only asked what would go."""
+def acknowledged_place(ledger: sqlite3.Connection, home: str | None = None) -> int | None:
+    """None: this machine ships nothing. One that is to ship and has not begun has nothing acknowledged, nor has one
+    whose ledger is another than that which was shipped."""
     place = shipped_place(home)
     if place is None:
-        return None
+        joined = read_joined(home)
+        return None if joined is None or joined.collector is None else 0
+    return place if has_reached(ledger, place) else 0
+
+
+def may_go(
+    before: str,
+    home: str | None = None,
+    *,
+    bound: int = HELD_BYTES,
+    missing: int | None = None,
+    dry_run: bool = False,
+) -> Shipped | None:
+    """For `prune`; None: this machine ships nothing. Beyond the bound, or for as many bytes as are `missing` elsewhere,
+    decisions of the oldest runs are put aside first, unless it is only asked what would go."""
     released: list[str] = []
     with closing(open_reader(ledger_db(home))) as ledger:
+        place = acknowledged_place(ledger, home)
+        if place is None:
+            return None
         size = ledger.execute("SELECT coalesce(sum(length(lines)), 0) FROM segments WHERE id > ?", (place,)).fetchone()[
             0
         ]
+        bound = bound if missing is None else max(0, size - missing)
         acknowledged = {run["run_no"] for run in prunable(ledger, before, Shipped(place))}
         for run in prunable(ledger, before):
             if size <= bound or len(released) >= _RELEASED_AT_ONCE:
                 break
             if run["run_no"] not in acknowledged:
+                try:
+                    if not dry_run:
+                        _put_aside(ledger, run["run_no"], run["run_id"], place, home)
+                except NotKept:  # no room to put anything aside: what was acknowledged can go, and makes some
+                    break
                 size -= _bytes(ledger, run["run_no"], place)
                 released.append(run["run_id"])
-                if not dry_run:
-                    _put_aside(ledger, run["run_no"], run["run_id"], place, home)
     return Shipped(place, frozenset(released))
 
 

@@ -2,7 +2,10 @@
 
 `place` is the last segment of the ledger whose events a collector has committed, or whose refusal is written down
 beside it. It moves in the transaction that records why. A place belongs to one file of a ledger: in another one the
-same numbers mean something else.
+same numbers mean something else. One that was put back from an earlier copy has not come to the place yet
+(`ledger.store.lines.has_reached`), and counts as another.
+
+What cannot be written (a disk that is full) is a `NotKept`, and nothing has changed.
 """
 
 from __future__ import annotations
@@ -10,9 +13,11 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import NamedTuple
 
+from subluminal.contracts.errors import FleetError
 from subluminal.host.home import ensure_private_dir, fleet_dir, ledger_db, shipped_db
 
 _SCHEMA = """
@@ -91,17 +96,46 @@ class Standing(NamedTuple):
     unacked_since: str | None
 
 
+class NotKept(FleetError):
+    """What was acknowledged cannot be written down now."""
+
+
 class Progress:
     def __init__(self, home: str | None = None) -> None:
-        ensure_private_dir(fleet_dir(home), home)
-        path = shipped_db(home)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
-        self._home = home
-        self._connection = sqlite3.connect(path, isolation_level=None, timeout=5.0, check_same_thread=False)
-        self._connection.execute("PRAGMA journal_mode = WAL")
-        # An acknowledgement that a power cut took back is only sent again.
-        self._connection.execute("PRAGMA synchronous = NORMAL")
-        self._connection.executescript(_SCHEMA)
+        self._home, self._path = home, shipped_db(home)
+        with self._told():
+            ensure_private_dir(fleet_dir(home), home)
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+            self._connection = sqlite3.connect(self._path, isolation_level=None, timeout=5.0, check_same_thread=False)
+            try:
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                # An acknowledgement that a power cut took back is only sent again.
+                self._connection.execute("PRAGMA synchronous = NORMAL")
+                self._connection.executescript(_SCHEMA)
+            except BaseException:
+                self._connection.close()
+                raise
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.OperationalError, OSError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            hint = "It goes on by itself when this can be written."
+            raise NotKept(f"How far was shipped cannot be written down: {self._path}: {why}.", hint=hint) from None
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        connection = self._connection
+        with self._told():
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                yield connection
+                connection.execute("COMMIT")
+            finally:
+                if connection.in_transaction:  # of some errors SQLite itself has rolled back
+                    connection.execute("ROLLBACK")
 
     def close(self) -> None:
         self._connection.close()
@@ -114,9 +148,7 @@ class Progress:
     def record(self, place: int, acks: list[Ack], refused: list[Refused], now: str) -> None:
         """What was acknowledged, what was refused, and where that leads, at once."""
         events = sum(ack.last_seq - ack.first_seq + 1 for ack in acks)
-        connection = self._connection
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+        with self._transaction() as connection:
             connection.executemany("INSERT INTO acks VALUES (?, ?, ?, ?, ?, ?)", [(place, *ack, now) for ack in acks])
             connection.executemany(
                 "INSERT OR REPLACE INTO refused VALUES (?, ?, ?, ?, ?, ?, ?)", [(*each, now) for each in refused]
@@ -127,10 +159,6 @@ class Progress:
                 (ledger_name(self._home), place, events, now),
             )
             connection.execute("DELETE FROM acks WHERE rowid <= (SELECT max(rowid) FROM acks) - ?", (_ACKS_KEPT,))
-            connection.execute("COMMIT")
-        except BaseException:
-            connection.execute("ROLLBACK")
-            raise
 
     def refused(self) -> list[Refused]:
         names = ", ".join(Refused._fields)
@@ -139,14 +167,14 @@ class Progress:
     def taken(self, run_id: str, shim_id: str, seq: int) -> None:
         """One that was refused before: it was acknowledged, or is gone from the ledger."""
         sql = "DELETE FROM refused WHERE run_id = ? AND shim_id = ? AND seq = ?"
-        self._connection.execute(sql, (run_id, shim_id, seq))
+        with self._transaction() as connection:
+            connection.execute(sql, (run_id, shim_id, seq))
 
     def hold(self, lines: list[tuple[str, str, int, int, bytes]]) -> None:
         """Decisions of a run that is about to be pruned (`holding`): on the disk before it goes."""
         self._connection.execute("PRAGMA synchronous = FULL")
-        self._connection.execute("BEGIN IMMEDIATE")
-        self._connection.executemany("INSERT OR IGNORE INTO held VALUES (?, ?, ?, ?, ?)", lines)
-        self._connection.execute("COMMIT")
+        with self._transaction() as connection:
+            connection.executemany("INSERT OR IGNORE INTO held VALUES (?, ?, ?, ?, ?)", lines)
 
     def held(self, limit: int) -> list[tuple[str, str, int, int, bytes]]:
         """Those that were not refused."""
@@ -160,19 +188,20 @@ class Progress:
 
     def refuse(self, refused: list[Refused], now: str) -> None:
         """Of what was held."""
-        self._connection.executemany(
-            "INSERT OR REPLACE INTO refused VALUES (?, ?, ?, ?, ?, ?, ?)", [(*each, now) for each in refused]
-        )
+        with self._transaction() as connection:
+            connection.executemany(
+                "INSERT OR REPLACE INTO refused VALUES (?, ?, ?, ?, ?, ?, ?)", [(*each, now) for each in refused]
+            )
 
     def let_go(self, keys: list[tuple[str, str, int]]) -> None:
         """Of what was held: it was acknowledged."""
-        self._connection.execute("BEGIN IMMEDIATE")
-        self._connection.executemany("DELETE FROM held WHERE run_id = ? AND shim_id = ? AND seq = ?", keys)
-        self._connection.execute("COMMIT")
+        with self._transaction() as connection:
+            connection.executemany("DELETE FROM held WHERE run_id = ? AND shim_id = ? AND seq = ?", keys)
 
     def forget(self) -> None:
         """Begin again from the start of the ledger; what a collector has is asked for and left out."""
-        self._connection.execute("DELETE FROM cursor")
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM cursor")
 
 
 def ledger_name(home: str | None = None) -> str:
@@ -204,6 +233,7 @@ def shipped_place(home: str | None = None) -> int | None:
 
 def standing(home: str | None = None) -> Standing | None:
     """None: this machine ships nothing, or has recorded nothing."""
+    from subluminal.ledger.store.lines import has_reached
     from subluminal.ledger.store.schema import NoLedger, open_reader
 
     if not os.path.exists(shipped_db(home)):
@@ -221,6 +251,7 @@ def standing(home: str | None = None) -> Standing | None:
     except NoLedger:
         return None
     with closing(ledger):
+        place = place if has_reached(ledger, place) else 0
         sql = "SELECT coalesce(sum(length(lines)), 0), coalesce(sum(length(marks)), 0) / 4 FROM segments WHERE id > ?"
         unacked_bytes, unacked_events = ledger.execute(sql, (place,)).fetchone()
         since = _first_after(ledger, place)

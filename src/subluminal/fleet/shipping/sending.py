@@ -19,6 +19,7 @@ from subluminal.contracts.errors import FleetError, UsageError
 from subluminal.fleet.joined import NO_CREDENTIAL
 
 if TYPE_CHECKING:
+    from subluminal.fleet.joined import Joined
     from subluminal.fleet.segments import Segment
 
 T = TypeVar("T")
@@ -59,7 +60,8 @@ class _Cursor(msgspec.Struct):
 
 
 class Address:
-    """Where a collector is, and what it is shown. The token is read anew for each connection: projected ones change."""
+    """Where a collector is, and what it is shown. A token is read anew for each request, and a certificate that was
+    exchanged on the disk is shown by a new connection: both are renewed while we run."""
 
     def __init__(
         self,
@@ -79,14 +81,56 @@ class Address:
         self._token_file, self._token_env = token_file, token_env
         self._ca_file, self._certificate = ca_file, certificate
         self._timeout_s, self._environ = timeout_s, environ
+        if certificate is not None and parts.scheme == "http":
+            raise UsageError("A client certificate is shown over https alone.", hint="Use https://…")
+
+    @classmethod
+    def of(cls, joined: Joined, collector: str) -> Address:
+        """As a machine was told when it joined."""
+        pair = (joined.client_cert, joined.client_key) if joined.client_cert and joined.client_key else None
+        return cls(
+            collector,
+            token_file=joined.token_file,
+            token_env=joined.token_env,
+            ca_file=joined.ca_file,
+            certificate=pair,
+        )
+
+    def files(self) -> list[tuple[int, int, int] | None]:
+        """As they are on the disk now: a connection was made with what they held then."""
+        return [_facts(path) for path in (self._ca_file, *(self._certificate or ())) if path is not None]
+
+    def refused(self, error: Exception) -> FleetError | None:
+        """What a new connection that failed says of our certificate; None: nothing. Some servers say why, and others,
+        a collector of ours among them, only end the connection, as one does that is just being ended itself."""
+        if self._certificate is None:
+            return None
+        file = self._certificate[0]
+        if isinstance(error, ssl.SSLError) and "ALERT_" in (error.reason or ""):
+            said = (error.reason or "").rpartition("ALERT_")[2].lower().replace("_", " ")
+            return NoCredential(f"{self.url} does not take the certificate {file}: {said}.")
+        if not isinstance(error, ConnectionResetError | ssl.SSLEOFError):
+            return None
+        if (ended := _expired(file)) is not None:
+            return NoCredential(f"The client certificate {file} has expired: {ended}.")
+        return Later(f"{self.url} ends the connection without an answer: does it know who signed {file}?")
 
     def connect(self) -> http.client.HTTPConnection:
         host, port = self._parts.hostname or "", self._parts.port
         if self._parts.scheme == "http":
             return http.client.HTTPConnection(host, port, timeout=self._timeout_s)
-        context = ssl.create_default_context(cafile=self._ca_file)
+        try:
+            context = ssl.create_default_context(cafile=self._ca_file)
+        except OSError as error:
+            raise NoCredential(f"{self._ca_file} holds no authority that can be used: {_why(error)}.") from None
         if self._certificate is not None:
-            context.load_cert_chain(*self._certificate)
+            try:
+                # A key under a passphrase would be asked for at the terminal of whoever runs the keeper.
+                context.load_cert_chain(*self._certificate, password="")
+            except OSError as error:
+                both = " and ".join(dict.fromkeys(self._certificate))
+                hint = "It takes a certificate, and its key without a passphrase, as PEM."
+                raise NoCredential(f"The client certificate {both} cannot be used: {_why(error)}.", hint=hint) from None
         return http.client.HTTPSConnection(host, port, timeout=self._timeout_s, context=context)
 
     def headers(self) -> dict[str, str]:
@@ -116,6 +160,32 @@ class Address:
         return self._parts.path.rstrip("/") + place
 
 
+def _facts(path: str) -> tuple[int, int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _expired(file: str) -> str | None:
+    """When the first certificate of a file did, by this machine's clock."""
+    from datetime import UTC, datetime
+
+    from cryptography.x509 import load_pem_x509_certificates
+
+    with open(file, "rb") as content:
+        until = load_pem_x509_certificates(content.read())[0].not_valid_after_utc
+    return f"{until:%Y-%m-%d %H:%MZ}" if until < datetime.now(UTC) else None
+
+
+def _why(error: OSError) -> str:
+    """OpenSSL's words, without its place in its sources."""
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or "it is none").lower().replace("_", " ")
+    return error.strerror or str(error)
+
+
 def _parts(url: str) -> SplitResult:
     hint = "Such as https://collector.example."
     try:
@@ -134,6 +204,7 @@ class Collector:
     def __init__(self, address: Address) -> None:
         self._address = address
         self._connection: http.client.HTTPConnection | None = None
+        self._made_with: list[tuple[int, int, int] | None] = []
 
     def close(self) -> None:
         if self._connection is not None:
@@ -163,10 +234,13 @@ class Collector:
         return self._ask("GET", place, shape, None, {})
 
     def _ask(self, method: str, place: str, shape: type[T], body: bytes | None, headers: dict[str, str]) -> T:
+        if self._connection is not None and self._address.files() != self._made_with:
+            self.close()
         for attempt in (0, 1):
             fresh = self._connection is None
             try:
                 if self._connection is None:
+                    self._made_with = self._address.files()
                     self._connection = self._address.connect()
                 everything = {**headers, **self._address.headers()}
                 self._connection.request(method, self._address.path(place), body, everything)
@@ -177,6 +251,8 @@ class Collector:
                 self.close()
                 # A connection that was kept may have been closed meanwhile; a new one tells how things are.
                 if fresh or attempt:
+                    if (refused := self._address.refused(error)) is not None:
+                        raise refused from None
                     raise Later(f"{self._address.url} cannot be reached: {error}.") from None
         if answer.will_close:
             self.close()

@@ -1,7 +1,8 @@
 """What has ended since a place in the ledger's order of arrival, as spans; and batches of them to the receiver.
 
 The place is kept in `$SUB_HOME/fleet/telemetry.json` and moves after the receiver has answered. Killed in between, the
-same spans are sent again under the same ids.
+same spans are sent again under the same ids. It belongs to one ledger: where that was replaced or put back from a copy,
+all that is in it now is sent, for nobody knows what of it was, and what was is the same span.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from subluminal import __version__
+from subluminal.fleet.shipping.progress import ledger_name
 from subluminal.fleet.telemetry.ids import is_sampled
 from subluminal.fleet.telemetry.sending import NotTaken, post
 from subluminal.host.files import read_private, replace_file
 from subluminal.host.home import ensure_private_dir, ledger_db, telemetry_file
 from subluminal.ledger.read.ledger import Ledger, open_ledger
-from subluminal.ledger.store.lines import arrivals, newest_arrival
+from subluminal.ledger.store.lines import arrivals, belongs_here, head_at, newest_arrival
 
 if TYPE_CHECKING:
     from opentelemetry.proto.trace.v1.trace_pb2 import Span
@@ -167,23 +169,28 @@ class Place:
         self._home = home
         self._path = telemetry_file(home)
 
-    def read(self) -> int | None:
+    def read(self, ledger: Ledger) -> int | None:
         """None: nothing was ever exported from here, or what is written there is not ours."""
         try:
-            after = json.loads(read_private(self._path, 1024))["after"]
+            kept = json.loads(read_private(self._path, 1024))
+            after, of, head = kept["after"], kept["ledger"], kept["head"]
         except (OSError, ValueError, KeyError, TypeError):
             return None
-        return after if isinstance(after, int) and after >= 0 else None
+        if not isinstance(after, int) or after < 0:
+            return None
+        is_ours = of == ledger_name(self._home) and belongs_here(ledger.connection, after, head)
+        return after if is_ours else 0
 
-    def write(self, after: int) -> None:
+    def write(self, after: int, ledger: Ledger) -> None:
         ensure_private_dir(os.path.dirname(self._path), self._home)
-        replace_file(self._path, json.dumps({"after": after}).encode())
+        kept = {"after": after, "ledger": ledger_name(self._home), "head": head_at(ledger.connection, after)}
+        replace_file(self._path, json.dumps(kept).encode())
 
 
 def look(home: str, sample: float, *, from_start: bool = False) -> Iterator[Batch]:
     """What `batches` would send."""
     with open_ledger(ledger_db(home)) as ledger:
-        after = 0 if from_start else Place(home).read()
+        after = 0 if from_start else Place(home).read(ledger)
         after = newest_arrival(ledger.connection) if after is None else after
         while (batch := next_batch(ledger, after, sample)) is not None:
             after = batch.after
@@ -197,16 +204,16 @@ def batches(home: str, settings: Settings, *, from_start: bool = False) -> Itera
     """
     place = Place(home)
     with open_ledger(ledger_db(home)) as ledger:
-        after = 0 if from_start else place.read()
+        after = 0 if from_start else place.read(ledger)
         if after is None:
             after = newest_arrival(ledger.connection)
-            place.write(after)
+            place.write(after, ledger)
         while (batch := next_batch(ledger, after, settings.sample)) is not None:
             try:
                 refused = send_traces(settings, batch)
             except NotTaken:
-                place.write(batch.after)  # the same again would be refused again
+                place.write(batch.after, ledger)  # the same again would be refused again
                 raise
-            place.write(batch.after)
+            place.write(batch.after, ledger)
             after = batch.after
             yield batch, refused

@@ -49,6 +49,25 @@ def newest_arrival(connection: sqlite3.Connection) -> int:
     return (int(newest) << _PLACE_BITS) + SEGMENT_LINES - 1
 
 
+def has_reached(connection: sqlite3.Connection, segment: int) -> bool:
+    """Whether this ledger ever had a segment of this number, pruned or not. One that was put back from an earlier copy
+    gives numbers a second time."""
+    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'segments'").fetchone()
+    return segment <= (0 if row is None else int(row[0]))
+
+
+def head_at(connection: sqlite3.Connection, place: int) -> str | None:
+    """The hash of the chain after the segment of this place, which no other ledger has there; None: it is not there."""
+    row = connection.execute("SELECT head FROM segments WHERE id = ?", (place >> _PLACE_BITS,)).fetchone()
+    return None if row is None else str(row[0].hex())
+
+
+def belongs_here(connection: sqlite3.Connection, place: int, head: str | None) -> bool:
+    """Whether a place that was noted with `head_at` is one of this ledger."""
+    found = head_at(connection, place)
+    return has_reached(connection, place >> _PLACE_BITS) if found is None else found == head
+
+
 def arrivals(connection: sqlite3.Connection, after: int, limit: int) -> list[tuple[int, bytes]]:
     """(place, line) of the events that arrived after a place, in order; about `limit` of them, by whole segments."""
     segment, position = after >> _PLACE_BITS, after & (SEGMENT_LINES - 1)

@@ -2,41 +2,28 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from harness.command_line import run_sub
+from harness.disks import mount, resize, small_disk
 from harness.ledger import EventMaker, ledgerd, spool_of, start_ledgerd
 from harness.waiting import wait_for
 from subluminal.doctor.ledger import check_ledger
 from subluminal.ledger.daemon.health import ledger_health
 
 
-def mount(*arguments: str) -> bool:
-    return subprocess.run(["mount", *arguments], capture_output=True).returncode == 0
-
-
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A home of one megabyte, and a spool beside it with room."""
     home = tmp_path / "home"
-    home.mkdir()
-    if os.geteuid() != 0 or not mount("-t", "tmpfs", "-o", "size=1m,mode=700", "tmpfs", str(home)):
-        pytest.skip("this user cannot mount a file system")
-    try:
-        (home / "spool").mkdir(mode=0o700)
-        assert mount("-t", "tmpfs", "-o", "size=32m,mode=700", "tmpfs", str(home / "spool"))
+    with small_disk(home, "1m"), small_disk(home / "spool", "32m"):
         monkeypatch.setenv("SUB_HOME", str(home))
         monkeypatch.setenv("HOME", str(tmp_path))
         yield home
-    finally:
-        subprocess.run(["umount", "-l", str(home / "spool")], capture_output=True)
-        subprocess.run(["umount", "-l", str(home)], check=True)
 
 
 def write_journal(home: Path, calls: int) -> Path:
@@ -53,7 +40,7 @@ def test_a_disk_that_is_full_is_told_and_every_event_arrives_when_there_is_room(
         assert "ledgerd-error" in [finding.code for finding in check_ledger().findings]
         assert f"last error: {error}" in run_sub(home, "ledgerd", "--status").stderr
         assert process.poll() is None and journal.exists()
-        assert mount("-o", "remount,size=64m", str(home))
+        resize(home, "64m")
         wait_for(lambda: not journal.exists(), 60, "the journal was taken in")
         wait_for(lambda: ledger_health()["last_error"] is None)
     database = sqlite3.connect(home / "ledger.db")
