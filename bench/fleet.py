@@ -326,7 +326,8 @@ def _counted(store: Store, events: int) -> dict[str, Any]:
         spans, heads = reader.spans(run_id), reader.heads(run_id)
         machine = spans[0][0]
         lines = lambda shim_id, first, last, run_id=run_id: reader.lines(run_id, shim_id, first, last)  # noqa: E731
-        report = verify_chain(run_id, machine, [span[1:] for span in spans], [head[1:] for head in heads], lines)
+        chain = [span[1:] for span in spans], [head[1:] for head in heads]
+        report = verify_chain(run_id, machine, *chain, lines, reader.owners(run_id))
         faults += len(report.faults)
         checked += report.events
     assert not faults and checked == events, (faults, checked)
