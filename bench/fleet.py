@@ -1,8 +1,8 @@
 """The fleet's figures: how fast collectors take in what machines ship, that nothing is lost when they die, and queries.
 
     python bench/fleet.py ingest [--store chdb|postgres] [--machines 64] [--events 500000] [--collectors 1] [--kills N]
-                                 [--deaths N] [--store-kills N] [--strays N] [--prebuilt]
-    python bench/fleet.py queries [--store chdb|postgres] [--calls 10000000]
+                                 [--deaths N] [--store-kills N] [--strays N] [--prebuilt] [--record]
+    python bench/fleet.py queries [--store chdb|postgres] [--calls 10000000] [--record]
 
 `ingest`: every machine is a process with a home and a ledger of its own, and runs the real shipper; the time is from
 the first segment sent to the last acknowledged, on the same cores as the collector and the store. `--prebuilt`:
@@ -11,7 +11,7 @@ at random; `--deaths`: after a commit and before its ack; `--store-kills`: the s
 (Postgres); `--strays`: segments that are sent besides, of any machine and in any order, before or after their turn.
 Afterwards each event must be there once, each call once, and every chain must verify. How far it is, on stderr.
 `queries` fills `calls` by SQL, merges it and times what `sub query --fleet` asks.
-Results are one JSON object on stdout.
+Results are one JSON object on stdout. `--record`: also a table for docs/PERFORMANCE.md (tools/paste_figures.py).
 """
 
 from __future__ import annotations
@@ -114,6 +114,7 @@ def main() -> None:
     parser.add_argument("--strays", type=int, default=0)
     parser.add_argument("--prebuilt", action="store_true")
     parser.add_argument("--calls", type=int, default=10_000_000)
+    parser.add_argument("--record", action="store_true")
     asked = parser.parse_args()
     if asked.store == "chdb" and (asked.collectors > 1 or asked.store_kills):
         parser.error("chDB lives in the process of one collector")
@@ -123,8 +124,10 @@ def main() -> None:
         work = ingest if asked.what == "ingest" else queries
         report = work(Path(directory), dsn, server, asked)
     print(json.dumps(report, indent=1))
-    title = f"fleet_{asked.what}_{asked.store}" + ("_killed" if asked.kills or asked.deaths else "")
-    figures.save(title, figures.table(("what", "figure"), figures.flat(report)))
+    if asked.record:
+        load = f"Load average at the end: {os.getloadavg()[0]:.1f}."
+        told = figures.table(("what", "figure"), figures.flat(report))
+        figures.save(f"fleet_{asked.what}_{asked.store}", f"{told}\n\n{load}")
 
 
 # -- ingest -----------------------------------------------------------------------------------------------------------
@@ -326,7 +329,8 @@ def _counted(store: Store, events: int) -> dict[str, Any]:
         spans, heads = reader.spans(run_id), reader.heads(run_id)
         machine = spans[0][0]
         lines = lambda shim_id, first, last, run_id=run_id: reader.lines(run_id, shim_id, first, last)  # noqa: E731
-        report = verify_chain(run_id, machine, [span[1:] for span in spans], [head[1:] for head in heads], lines)
+        chain = [span[1:] for span in spans], [head[1:] for head in heads]
+        report = verify_chain(run_id, machine, *chain, lines, reader.owners(run_id))
         faults += len(report.faults)
         checked += report.events
     assert not faults and checked == events, (faults, checked)
@@ -381,6 +385,7 @@ def queries(directory: Path, dsn: str, server: PostgresServer | None, asked: arg
         count = min(_PIECE, asked.calls - first)
         sql = _FILL[asked.store].format(**values, day=max(1, asked.calls // days), first=first, count=count)
         _execute(store, sql)
+        _say(f"{first + count:,} calls after {time.monotonic() - began:.0f} s")
     _execute(store, _FILL_RUNS)
     for statement in ("OPTIMIZE TABLE calls FINAL",) if asked.store == "chdb" else ("ANALYZE calls", "ANALYZE runs"):
         _execute(store, statement)
@@ -404,7 +409,7 @@ def queries(directory: Path, dsn: str, server: PostgresServer | None, asked: arg
         "newest 50": lambda: reader._keys(Filters(), 50, None),
         "--run RUN (newest 50)": lambda: reader._keys(Filters(run_id=["run-1"]), 50, None),
     }
-    report["seconds, median of 3"] = {name: _timed(question) for name, question in questions.items()}
+    report["seconds, median of 3"] = {name: _timed(name, question) for name, question in questions.items()}
     store.close()
     shutil.rmtree(directory, ignore_errors=True)
     return report
@@ -417,12 +422,13 @@ def _execute(store: Any, sql: str) -> None:
         store._do("write", lambda connection: connection.execute(sql))
 
 
-def _timed(question: Any) -> float:
+def _timed(name: str, question: Any) -> float:
     times = []
     for _ in range(3):
         began = time.monotonic()
         assert question()
         times.append(time.monotonic() - began)
+    _say(f"{name}: {statistics.median(times):.3f} s")
     return round(statistics.median(times), 3)
 
 

@@ -20,6 +20,7 @@ import scale_model as model
 from scale_model import Fleet
 
 from subluminal.fleet.segments import CONTENT_TYPE, Segment, encode
+from subluminal.fleet.waiting import wait_s
 
 SCALE = 1_000
 STEADY_S = 15.0
@@ -84,6 +85,7 @@ async def ship(machine: Machine, session: aiohttp.ClientSession, url: str, seen:
 
 
 async def _send(body: bytes, session: aiohttp.ClientSession, url: str, seen: Seen, dice: random.Random) -> None:
+    refused = 0
     while True:
         async with session.post(f"{url}/v1/segments", data=body, headers={"Content-Type": CONTENT_TYPE}) as answer:
             await answer.read()
@@ -92,8 +94,9 @@ async def _send(body: bytes, session: aiohttp.ClientSession, url: str, seen: See
             if answer.status not in (429, 503):
                 raise SystemExit(f"scale: the collector answered {answer.status}")
             seen.refused += 1
-            wait_s = float(answer.headers.get("Retry-After", "1"))
-        await asyncio.sleep(wait_s * dice.uniform(1.0, 1.25))
+            refused += 1
+            told_s = float(answer.headers.get("Retry-After", "0"))
+        await asyncio.sleep(wait_s(refused, told_s, dice))
 
 
 async def _run(machines: list[Machine], url: str, token: str) -> Seen:

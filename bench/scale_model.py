@@ -12,6 +12,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
+from subluminal.fleet.keeper.keeper import JITTER
+from subluminal.fleet.keeper.keeper import RETRY_S as POLL_AGAIN_S
+from subluminal.fleet.segments import TARGET_BYTES
+from subluminal.fleet.shipping.task import IDLE_S
+from subluminal.fleet.waiting import (
+    FIRST_WAIT_S,
+    LONGEST_WAIT_S,
+    RETRY_S,
+    RETRY_SPREAD,
+    retry_after_s,
+    wait_s,
+)
+
 GB = 1e9
 
 
@@ -31,8 +44,8 @@ class Fleet:
     collector_events_per_s: float = 30_000.0  # measured: one collector, two cores
     store_mb_per_core_s: float = 30.0  # measured: chDB, not replicated
     planned_mb_per_core_s: float = 10.0  # ClickStack's own advice, replicas and merges included
-    segment_events: float = 1_300.0  # a segment of 1 MB
-    ship_every_s: float = 1.0
+    segment_events: float = float(TARGET_BYTES // 790)
+    ship_every_s: float = IDLE_S
     queue_s: float = 2.0  # what a pool of collectors takes on before it answers 503
     reject_ms: float = 0.2  # assumed: what a 503 costs a collector
     price_gb_month: float = 0.023  # assumed: object storage
@@ -50,15 +63,21 @@ class Fleet:
         return self.events_per_s / self.machines
 
 
-# How long a shipper waits after its n-th refusal in a row (from 0).
+# How long a shipper waits after its n-th refusal in a row (from 1).
 Wait = Callable[[Random, int], float]
+IN_STEP = f"doubling to {LONGEST_WAIT_S:g} s"
+TOLD = f"Retry-After of {RETRY_S:g} to {RETRY_S * RETRY_SPREAD:g} s"
+JITTERED = f"ours: {TOLD} at least, {IN_STEP}, jittered"
 WAITS: dict[str, Wait] = {
     "1 s, always": lambda dice, n: 1.0,
-    "doubling to 60 s": lambda dice, n: min(60.0, 2.0**n),
-    "doubling to 60 s, full jitter": lambda dice, n: dice.random() * min(60.0, 2.0**n),
-    "Retry-After of 5 to 30 s, jittered": lambda dice, n: 5.0 + 25.0 * dice.random(),
+    IN_STEP: lambda dice, n: min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(n, 16)),
+    f"{TOLD} alone": lambda dice, n: retry_after_s(dice=dice),
+    JITTERED: lambda dice, n: wait_s(n, retry_after_s(dice=dice), dice) * dice.uniform(1 - JITTER, 1),
 }
-JITTERED = "Retry-After of 5 to 30 s, jittered"
+
+
+# As long as any shipper may wait.
+LOOK_S = 2 * LONGEST_WAIT_S
 
 
 class Pool:
@@ -83,8 +102,8 @@ class Pool:
 
 @dataclass
 class Recovery:
-    """`drained_s`: after the store is back. `requests_per_s`: of the whole fleet, in the worst tenth of a second of the
-    first minute after that."""
+    """`drained_s`: after the store is back. `requests_per_s`: of the whole fleet, of those who were refused before, in
+    the worst tenth of a second of the `LOOK_S` after that."""
 
     spool_bytes: float
     drained_s: float
@@ -115,7 +134,7 @@ def outage(
     heapq.heapify(due)
     behind, drained_at, taken_soon, requests, refused = simulated, 0.0, 0.0, 0, 0
     caught_up = [False] * simulated
-    first_minute = [0] * 600
+    tenths = [0] * int(LOOK_S * 10)
     while due and behind and due[0][0] < limit_s:
         now, number = heapq.heappop(due)
         machine = machines[number]
@@ -123,12 +142,12 @@ def outage(
         acked = pool.offer(now, events, now < down_s)
         if now >= down_s:
             requests += 1
-            if now < down_s + 60:
-                first_minute[int((now - down_s) * 10)] += 1
+            if machine.refusals and now < down_s + LOOK_S:
+                tenths[int((now - down_s) * 10)] += 1
         if acked is None:
             refused += now >= down_s
-            heapq.heappush(due, (now + WAITS[wait](dice, machine.refusals), number))
             machine.refusals += 1
+            heapq.heappush(due, (now + WAITS[wait](dice, machine.refusals), number))
             continue
         machine.refusals = 0
         machine.sent += events
@@ -138,7 +157,7 @@ def outage(
             caught_up[number], behind, drained_at = True, behind - 1, max(drained_at, acked)
         more = rate * acked - machine.sent >= fleet.segment_events
         heapq.heappush(due, (acked if more else max(acked, now + fleet.ship_every_s), number))
-    worst = max(first_minute) * 10 * fleet.machines / simulated
+    worst = max(tenths) * 10 * fleet.machines / simulated
     possible = simulated * rate * min(headroom * 300.0, down_s + 300.0)
     return Recovery(
         spool_bytes=rate * down_s * fleet.event_bytes,
@@ -159,14 +178,14 @@ class Reach:
 
 def stop_reach(fleet: Fleet, *, poll_s: float, cached_s: float, failing: float, simulated: int, seed: int) -> Reach:
     """Seconds until 50, 99 and 99.9 % of the machines obey a stop. Each polls at a phase of its own; edges keep what
-    they have for up to `cached_s`; a poll fails by chance, and the next one is a whole turn later."""
+    they have for up to `cached_s`; a poll fails by chance, and the next one comes as the keeper has it."""
     dice = Random(f"{seed} stop {poll_s} {cached_s} {failing}")
     times = []
     for _ in range(simulated):
         visible = dice.random() * cached_s
         at = dice.random() * poll_s
-        while at < visible or dice.random() < failing:
-            at += poll_s * (0.9 + 0.2 * dice.random())
+        while (failed := dice.random() < failing) or at < visible:
+            at += (min(poll_s, POLL_AGAIN_S) if failed else poll_s) * dice.uniform(1 - JITTER, 1)
         times.append(at + dice.expovariate(1 / 0.1))
     times.sort()
     return Reach(
@@ -230,7 +249,7 @@ def rolling_restart(fleet: Fleet, *, drained: bool, group_s: float, commit_s: fl
             continue
         resent += gathered + committing
         duplicate += committing  # the insert is under way: the store ends it without us
-        waits.append(phase + 1.0 + group_s + commit_s)  # one second until the shipper asks another
+        waits.append(phase + wait_s(1, 0.0, dice) + group_s + commit_s)  # nobody answers; then another does
     waits.sort()
     return Rollout(resent, duplicate, 0.0, waits[int(len(waits) * 0.99)])
 

@@ -48,7 +48,7 @@ def test_more_simulated_machines_give_the_same_recovery() -> None:
 def test_without_jitter_all_machines_come_at_once() -> None:
     in_step, spread = (
         model.outage(FLEET, down_s=600, headroom=2.0, wait=wait, simulated=100, seed=1)
-        for wait in ("doubling to 60 s", model.JITTERED)
+        for wait in (model.IN_STEP, model.JITTERED)
     )
     assert in_step.requests_per_s > 10 * spread.requests_per_s
 

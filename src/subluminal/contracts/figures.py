@@ -120,7 +120,7 @@ DUPLICATES = Figure(
 )
 CONFLICTS = Figure(
     "subluminal.collector.conflicts",
-    "Events that the store had with other bytes: both lines are kept.",
+    "Events that the store had with other bytes, or of a shim of another machine: all are kept.",
     "{event}",
     "count",
 )

@@ -21,8 +21,8 @@ _NAMED_CONFLICTS = 20
 
 
 class _Chain:
-    def __init__(self, run_id: str, machine: str, heads: Iterable[Head]) -> None:
-        self._machine = machine
+    def __init__(self, run_id: str, machine: str, heads: Iterable[Head], owners: dict[str, str]) -> None:
+        self._machine, self._owners = machine, owners
         self._heads: dict[int, set[str]] = {}
         for count, text in heads:
             self._heads.setdefault(count, set()).add(text)
@@ -52,12 +52,10 @@ class _Chain:
         if not candidates:
             self.skip_to(n + 1)
             return
-        if len(candidates) > 1 and len(self.report.faults) < _NAMED_CONFLICTS:
-            machines = ", ".join(sorted({machine for machine, _ in candidates}))
-            what = (
-                f"{len(candidates)} different lines are known as event {seq} of shim {shim_id}, brought by {machines}"
-            )
-            self._fault(what, n, OWNERS, [shim_id])
+        if len(self.report.faults) < _NAMED_CONFLICTS:
+            what = self._conflict(candidates, shim_id, seq)
+            if what is not None:
+                self._fault(what, n, OWNERS, [shim_id])
         own = [line for machine, line in candidates if machine == self._machine]
         line = (own or [line for _, line in candidates])[0]
         self.place = n
@@ -65,6 +63,16 @@ class _Chain:
         if self.hash is not None:
             self.hash = link(self.hash, line.encode())
         self._meet_head(n)
+
+    def _conflict(self, candidates: list[tuple[str, str]], shim_id: str, seq: int) -> str | None:
+        machines = {machine for machine, _ in candidates}
+        different, told = len({line for _, line in candidates}), ", ".join(sorted(machines))
+        owner = self._owners.get(shim_id, self._machine)
+        if different > 1:
+            return f"{different} different lines are known as event {seq} of shim {shim_id}, brought by {told}"
+        if owner not in machines and self._machine != owner:
+            return f"event {seq} of shim {shim_id} was brought by {told}, and the shim is of machine {owner}"
+        return None
 
     def _meet_head(self, n: int) -> None:
         known = self._heads.get(n)
@@ -91,9 +99,12 @@ class _Chain:
         return self.report
 
 
-def verify_chain(run_id: str, machine: str, spans: Iterable[Span], heads: Iterable[Head], lines: Lines) -> Report:
-    """`spans` by first_n; where two cover the same events, they must say the same of them."""
-    chain = _Chain(run_id, machine, heads)
+def verify_chain(
+    run_id: str, machine: str, spans: Iterable[Span], heads: Iterable[Head], lines: Lines, owners: dict[str, str]
+) -> Report:
+    """`spans` by first_n; where two cover the same events, they must say the same of them. `owners`: the machine that
+    each shim is of."""
+    chain = _Chain(run_id, machine, heads, owners)
     covered: tuple[str, int] = ("", 0)  # shim and (seq - n) of the span that reaches furthest
     for first_n, shim_id, first_seq, count in spans:
         last_n = first_n + count - 1

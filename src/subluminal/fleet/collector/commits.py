@@ -20,6 +20,7 @@ from typing import NamedTuple
 from subluminal.contracts import figures
 from subluminal.contracts.errors import SubluminalError
 from subluminal.fleet.collector.metrics import Metrics
+from subluminal.fleet.collector.owners import Owners
 from subluminal.fleet.collector.rows import Batch
 from subluminal.fleet.segments import BadSegment
 from subluminal.fleet.stores.base import Store, StoreError, Unstorable
@@ -51,6 +52,7 @@ class _Waiting(NamedTuple):
 class Commits:
     def __init__(self, store: Store, metrics: Metrics, interval_s: float) -> None:
         self._store, self._metrics, self._interval_s = store, metrics, interval_s
+        self._owners = Owners(store)
         self._waiting: list[_Waiting] = []
         self._bytes: Counter[str] = Counter()  # by tenant
         self._events = 0
@@ -143,8 +145,8 @@ class Commits:
     def _commit(self, waiting: list[_Waiting]) -> None:
         """In the thread."""
         whole = Batch()
-        for each in waiting:
-            whole.merge(each.batch)
+        for batch in self._owners.sorted_out([each.batch for each in waiting], time.time_ns() // 1_000_000):
+            whole.merge(batch)
         written = self._store.write(whole.rows())
         for each in waiting:
             self._metrics.count(figures.EVENTS, each.batch.events, ("tenant", each.tenant))
@@ -157,7 +159,7 @@ class Commits:
         if written.conflicts:
             self._alert(written.conflicts)
         if written.conflicts is None:
-            self._touched.update(dict.fromkeys(each[:3] for each in whole.lines))
+            self._touched.update(dict.fromkeys(producer for producer, _ in whole.brought()))
             self._look_for_conflicts()
 
     def _look_for_conflicts(self) -> None:
@@ -173,7 +175,8 @@ class Commits:
 
     def _alert(self, count: int) -> None:
         self._metrics.count(figures.CONFLICTS, count)
-        log.warning("CONFLICT: %d events were there with other bytes; both are kept (`conflicts` in the store)", count)
+        what = "were there with other bytes, or are of a shim of another machine; all are kept"
+        log.warning("CONFLICT: %d events %s (`conflicts` in the store)", count, what)
 
     def close(self) -> None:
         self._thread.shutdown(wait=True)

@@ -117,6 +117,7 @@ class Questions:
     def _in_order(self, tenant: str, run_id: str, after: int) -> Iterator[tuple[int, str]]:
         """(place, line): every event once, in the order of the chains of its machines, from after a place on."""
         reader = self._reader(tenant)
+        unheard = reader.unheard(run_id)
         told: dict[str, list[tuple[int, int]]] = {}
         place = 0
         for _, _, shim_id, first_seq, count in reader.spans(run_id):
@@ -127,7 +128,7 @@ class Questions:
                     known = reader.lines(run_id, shim_id, at, min(last, at + _LINES - 1))
                     for seq in range(at, min(last, at + _LINES - 1) + 1):
                         place += 1
-                        if seq in known:
+                        if seq in known and (shim_id, seq) not in unheard:
                             yield place, known[seq][0][1]
 
     def _verify(self, tenant: str, query: Query) -> Any:
@@ -137,6 +138,7 @@ class Questions:
         run_id = reader.resolve_run(_one(query, "run_id"))
         heads = reader.heads(run_id)
         spans = reader.spans(run_id)
+        owners = reader.owners(run_id)
         reports = []
         for machine in sorted({span[0] for span in spans} | {head[0] for head in heads}):
             reports.append(
@@ -146,6 +148,7 @@ class Questions:
                     [span[1:] for span in spans if span[0] == machine],
                     [head[1:] for head in heads if head[0] == machine],
                     lambda shim_id, first, last: reader.lines(run_id, shim_id, first, last),
+                    owners,
                 )
             )
         return {"reports": to_builtins(reports)}

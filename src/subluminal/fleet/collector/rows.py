@@ -7,6 +7,7 @@ events at hand makes one row; an event that claims another producer's call stays
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec import UNSET
@@ -15,8 +16,8 @@ from subluminal.contracts import events as ev
 from subluminal.contracts.moments import epoch_ms, rfc3339
 from subluminal.contracts.tool_use import tool_use_id
 from subluminal.fleet.segments import BadSegment, Segment, is_id
-from subluminal.fleet.stores.base import Lines
-from subluminal.fleet.stores.tables import CALLS, DOORS, GREATEST, LEAST, RUNS, clipped
+from subluminal.fleet.stores.base import Lines, Producer
+from subluminal.fleet.stores.tables import ADDED, CALLS, CONTESTED, DOORS, GREATEST, LEAST, RUNS, clipped
 from subluminal.ledger.fold.ownership import is_foreign
 from subluminal.ledger.fold.reading import MAX_SEQ, AnyEvent, BadEvent, read_event
 from subluminal.ledger.store.events import hashed_seq
@@ -33,6 +34,7 @@ _days: dict[int, str] = {}
 _CALL = {name: place for place, name in enumerate(CALLS.names)}
 _RUN = {name: place for place, name in enumerate(RUNS.names)}
 _IDENTITY = ("agent_id", "client", "env")
+_WHO = (*_IDENTITY, "principal")
 _MERGES = [(place, column.merge) for place, column in enumerate(RUNS.columns) if column.merge in (LEAST, GREATEST)]
 
 
@@ -45,6 +47,8 @@ class Batch:
         self.runs: dict[tuple[str, str], list[Any]] = {}
         self.spans: dict[tuple[Any, ...], None] = {}
         self.heads: dict[tuple[Any, ...], None] = {}
+        self.contested: list[Lines] = []
+        self.added: dict[tuple[str, ...], list[Any]] = {}
         self.bytes = 0
         self.decided: Counter[str] = Counter()
         self.failed: Counter[str] = Counter()
@@ -52,15 +56,30 @@ class Batch:
     def merge(self, other: Batch) -> None:
         """The other stays as it is: it may have to be written alone."""
         self.lines += other.lines
-        for key, row in other.calls.items():
-            known = self.calls.get(key)
-            self.calls[key] = row if known is None else _filled(known, row)
+        self.contested += other.contested
+        for calls, more in ((self.calls, other.calls), (self.added, other.added)):
+            for key, row in more.items():
+                known = calls.get(key)
+                calls[key] = row if known is None else _filled(known, row)
         for run, row in other.runs.items():
             known = self.runs.get(run)
             self.runs[run] = row if known is None else _joined(known, row)
         self.spans.update(other.spans)
         self.heads.update(other.heads)
         self.bytes += other.bytes
+
+    def brought(self) -> Iterator[tuple[Producer, str]]:
+        """Each producer, and the machine that tells of it."""
+        return (((each.tenant, each.run_id, each.shim_id), each.machine) for each in (*self.lines, *self.contested))
+
+    def aside(self) -> Batch:
+        """The same, of a machine that the producer is not of: it may add, and says nothing of who acted."""
+        other = Batch()
+        other.contested, other.added = self.lines, self.calls
+        for run, row in self.runs.items():
+            other.runs[run] = [None if name in _WHO else value for name, value in zip(_RUN, row, strict=True)]
+        other.spans, other.heads, other.bytes = self.spans, self.heads, self.bytes
+        return other
 
     @property
     def events(self) -> int:
@@ -73,6 +92,8 @@ class Batch:
             "runs": list(self.runs.values()),
             "calls": list(self.calls.values()),
             "events": self.lines,
+            CONTESTED.name: self.contested,
+            ADDED: list(self.added.values()),
         }
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -36,10 +35,9 @@ from subluminal.fleet.collector.turns import TooMany, Turns
 from subluminal.fleet.segments import MAX_BODY_BYTES, BadSegment, decode
 from subluminal.fleet.stores.asked import READERS
 from subluminal.fleet.stores.base import Store, StoreError, TooLong
+from subluminal.fleet.waiting import RETRY_S, retry_after_s
 from subluminal.ledger.http.metrics import CONTENT_TYPE
 
-# A machine that is told to come again does so within this and three times as much.
-_RETRY_S = 2.0
 # In events: what is refused was read all the same.
 _REJECTED_COSTS = 100
 _EXPIRE_EVERY_S = 3600.0
@@ -115,19 +113,19 @@ class Service:
         except NotAllowed as error:
             return _answer(401, {"error": str(error)}, {"WWW-Authenticate": "Bearer"})
         except NotYet as error:
-            return _answer(503, {"error": str(error)}, _retry_after(_RETRY_S))
+            return _answer(503, {"error": str(error)}, _retry_after())
         except Busy as error:
             self.metrics.count(figures.SEGMENTS, 1, ("outcome", "busy"))
-            return _answer(503, {"error": str(error)}, _retry_after(_RETRY_S))
+            return _answer(503, {"error": str(error)}, _retry_after())
         except BadSegment as error:
             self.metrics.count(figures.SEGMENTS, 1, ("outcome", "rejected"))
             self.metrics.count(figures.REJECTED_SEGMENTS, 1, ("reason", error.word))
             return _answer(422, {"error": str(error), "reason": error.word})
         except StoreError as error:
             log.error("%s", error)
-            return _answer(503, {"error": "The store cannot be asked at the moment."}, _retry_after(_RETRY_S))
+            return _answer(503, {"error": "The store cannot be asked at the moment."}, _retry_after())
         except TooMany as error:
-            return _answer(429, {"error": str(error)}, _retry_after(_RETRY_S))
+            return _answer(429, {"error": str(error)}, _retry_after())
         except TooLong as error:
             return _answer(504, {"error": str(error)})
         except UsageError as error:
@@ -205,6 +203,5 @@ def _answer(status: int, value: Any, headers: dict[str, str] | None = None) -> w
     )
 
 
-def _retry_after(seconds: float) -> dict[str, str]:
-    """Whole seconds, by the standard. Jitter: between one and three times as long."""
-    return {"Retry-After": str(max(1, round(seconds * random.uniform(1, 3))))}
+def _retry_after(seconds: float = RETRY_S) -> dict[str, str]:
+    return {"Retry-After": str(retry_after_s(seconds))}

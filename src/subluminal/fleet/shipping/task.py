@@ -10,7 +10,6 @@ so that only a shipper that ends meanwhile sends those lines again.
 
 from __future__ import annotations
 
-import random
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
@@ -25,6 +24,7 @@ from subluminal.fleet.shipping.backlog import Piece, part, read_piece, without_k
 from subluminal.fleet.shipping.holding import Held, held, held_line
 from subluminal.fleet.shipping.progress import NO_PLACE, Ack, NotKept, Progress, Refused, ledger_name
 from subluminal.fleet.shipping.sending import Address, Collector, Later, Refusal
+from subluminal.fleet.waiting import wait_s
 from subluminal.host.clock import utc_now
 from subluminal.host.home import ledger_db
 from subluminal.ledger.store.lines import has_reached
@@ -41,8 +41,6 @@ _HELD_AT_ONCE = 512
 _HELD_CONNECTIONS = 32
 _REFUSED_AGAIN_S = 3600.0
 _MAX_TOLD = 500
-# After failures: twice as long each time, up to this, and nobody at the same time as the others.
-_FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 300.0
 
 
 class _Sent(NamedTuple):
@@ -98,7 +96,7 @@ class ShipTask:
         except Later as error:
             self._failures += 1
             self.last_wait = str(error)
-            return self._wait_s(error.seconds)
+            return wait_s(self._failures, error.seconds)
         except NoLedger:
             return IDLE_S
         except (NotKept, LedgerError, sqlite3.Error) as error:
@@ -115,10 +113,6 @@ class ShipTask:
     def facts(self) -> dict[str, Any]:
         """What keeps it waiting, and for how many steps now: a collector that is away is no failure of a step."""
         return {} if self.last_wait is None else {"last_wait": self.last_wait[:_MAX_TOLD], "waits": self._failures}
-
-    def _wait_s(self, told_s: float) -> float:
-        grown = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0 ** min(self._failures, 16))
-        return max(told_s, grown * random.uniform(0.5, 1.0)) * random.uniform(1.0, 1.25)
 
     def _ship(self) -> bool:
         """Whether there is more to send."""

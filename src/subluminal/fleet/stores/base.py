@@ -39,6 +39,11 @@ class Written(NamedTuple):
     conflicts: int | None
 
 
+# (tenant, run_id, shim_id), and with it (claim, day): a row of `producers`.
+Producer = tuple[str, str, str]
+Claim = tuple[str, str, str, str, str]
+
+
 class Lines(NamedTuple):
     """The events of one segment, which become rows of `events`: what they have in common, and the rest as columns."""
 
@@ -70,12 +75,16 @@ class Store(Answers, Protocol):
 
     def migrate(self, retention_days: int) -> None: ...
 
-    def write(self, rows: dict[str, list[Any]]) -> Written:
-        """By table, rows in the order of its columns; of `events`, `Lines`."""
+    def claim(self, claims: Sequence[Claim]) -> dict[Producer, str]:
+        """The claim that stands of each: the first. It is kept as long as its latest day is."""
         ...
 
-    def conflicts_among(self, producers: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], int]:
-        """Of these (tenant, run_id, shim_id), how many events have several lines; those that have none are left out."""
+    def write(self, rows: dict[str, list[Any]]) -> Written:
+        """By table, rows in the order of its columns; of `events` and `contested`, `Lines`; `tables.ADDED` to calls."""
+        ...
+
+    def conflicts_among(self, producers: Sequence[Producer]) -> dict[Producer, int]:
+        """Of each, how many events have several lines, or one that its own machine has not told; none: left out."""
         ...
 
     def expire(self, retention_days: int) -> None: ...

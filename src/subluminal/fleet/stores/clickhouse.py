@@ -21,11 +21,13 @@ import clickhouse_connect
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from subluminal.fleet.stores.asked import QUICK, READ, WRITE, Slots
-from subluminal.fleet.stores.base import Dialect, StoreError, TooLong, Unstorable, Written, chunks
+from subluminal.fleet.stores.base import Claim, Dialect, Producer, StoreError, TooLong, Unstorable, Written, chunks
 from subluminal.fleet.stores.native import block
 from subluminal.fleet.stores.tables import (
+    ADDED,
     ADDED_SINCE,
     CALLS,
+    CONTESTED,
     DAY,
     DOORS,
     DOORS_KNOWN,
@@ -36,6 +38,7 @@ from subluminal.fleet.stores.tables import (
     LEAST,
     LINE_HASH,
     NUMBER,
+    PRODUCERS,
     RUNS,
     TABLES,
     TEXT,
@@ -54,8 +57,12 @@ _ENGINES = {
     "runs": "AggregatingMergeTree",
     "spans": "ReplacingMergeTree",
     "heads": "ReplacingMergeTree",
+    "producers": "AggregatingMergeTree",
+    "contested": "ReplacingMergeTree",
 }
-_PRODUCERS_AT_ONCE = 500
+# Rows of different partitions never become one, and those of a run are of several days.
+_OF_MANY_DAYS = (RUNS, PRODUCERS)
+_KEYS_AT_ONCE = 500
 _PARAMETER = re.compile(r":([a-z_0-9]+)")
 _CODE = re.compile(r"[Cc]ode:? (\d+)")
 # Text that cannot be parsed; data that ends early, is incorrect, too large or out of bounds; NULL where there is none.
@@ -93,11 +100,10 @@ def _column(table: Table, column: Column) -> str:
 def _create(table: Table) -> str:
     columns = [_column(table, column) for column in table.columns]
     key = [*table.key]
-    if table is EVENTS:
+    if table in (EVENTS, CONTESTED):
         columns.append(f"{LINE_HASH} FixedString(32) DEFAULT SHA256(line)")
         key.append(LINE_HASH)
-    # Rows of different partitions never become one, and those of a run are of several days.
-    partition = "" if table is RUNS else f" PARTITION BY {_PARTITION}"
+    partition = "" if table in _OF_MANY_DAYS else f" PARTITION BY {_PARTITION}"
     return (
         f"CREATE TABLE IF NOT EXISTS {table.name} ({', '.join(columns)}) ENGINE = {_ENGINES[table.name]}"
         f"{partition} ORDER BY ({', '.join(key)})"
@@ -113,6 +119,28 @@ def _added(table: Table, names: tuple[str, ...]) -> tuple[str, ...]:
     columns = [_column(table, column) for column in table.columns if column.name in names]
     view = _view(table).replace("CREATE VIEW IF NOT EXISTS", "CREATE OR REPLACE VIEW")
     return *(f"ALTER TABLE {table.name} ADD COLUMN IF NOT EXISTS {column}" for column in columns), view
+
+
+def _events_view() -> str:
+    """With what is contested of numbers that have no line else. Where nothing is, no event is read for it."""
+    names, key = ", ".join((*EVENTS.names, LINE_HASH)), ", ".join(EVENTS.key)
+    known = (
+        f"SELECT {key} FROM events WHERE (tenant, run_id, shim_id) IN (SELECT tenant, run_id, shim_id FROM contested)"
+    )
+    beside = f"SELECT {names} FROM contested WHERE ({key}) NOT IN ({known}) ORDER BY received_ms LIMIT 1 BY {key}"
+    return f"CREATE OR REPLACE VIEW events_once AS SELECT {names} FROM events FINAL UNION ALL SELECT * FROM ({beside})"
+
+
+def _conflicts(which: str = "1") -> str:
+    """Numbers that have several lines, or none that the shim's own machine has told."""
+    lines = " UNION ALL ".join(
+        f"SELECT tenant, run_id, shim_id, seq, machine, line_hash, {beside} AS beside FROM {table} WHERE {which}"
+        for beside, table in enumerate(("events", "contested"))
+    )
+    return (
+        "SELECT tenant, run_id, shim_id, seq, uniqExact(line_hash) AS lines, groupUniqArray(machine) AS machines"
+        f" FROM ({lines}) GROUP BY tenant, run_id, shim_id, seq HAVING lines > 1 OR min(beside) = 1"
+    )
 
 
 # A migration that was released is never edited.
@@ -132,6 +160,15 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     # For whoever asks what has just arrived (`arrivals`): of parts that are old, nothing is read.
     ("ALTER TABLE events ADD INDEX IF NOT EXISTS events_received received_ms TYPE minmax GRANULARITY 1",),
     _added(RUNS, FILED),
+    (
+        _create(PRODUCERS),
+        _create(CONTESTED),
+        # A day comes before every moment of it.
+        "INSERT INTO producers SELECT tenant, run_id, shim_id, min(concat(toString(day), ' ', machine)), max(day)"
+        " FROM spans GROUP BY tenant, run_id, shim_id",
+        _events_view(),
+        f"CREATE OR REPLACE VIEW conflicts AS {_conflicts()}",
+    ),
 )
 _VERSIONS = "CREATE TABLE IF NOT EXISTS migrations (version Int64) ENGINE = ReplacingMergeTree ORDER BY version"
 
@@ -184,13 +221,13 @@ class ClickHouse:
 
     def expire(self, retention_days: int) -> None:
         """The engine removes by itself what is older; 0: nothing."""
-        for table in TABLES:
+        for table in (*TABLES, PRODUCERS, CONTESTED):
             told = self.select(
                 "SELECT create_table_query FROM system.tables WHERE database = currentDatabase() AND name = :name",
                 {"name": table.name},
             )[0][0]
             # A row that knows no day becomes one with a row that does, and goes with it.
-            day = "coalesce(day, toDate('2100-01-01'))" if table is RUNS else "day"
+            day = "coalesce(day, toDate('2100-01-01'))" if table in _OF_MANY_DAYS else "day"
             wanted = f"TTL {day} + toIntervalDay({retention_days})"
             if retention_days and wanted not in told:
                 sql = f"ALTER TABLE {table.name} MODIFY {wanted}"
@@ -201,30 +238,72 @@ class ClickHouse:
             self._do(WRITE, lambda client, sql=sql: client.command(sql))
 
     def write(self, rows: dict[str, list[Any]]) -> Written:
+        self._insert(CONTESTED, rows.get(CONTESTED.name))
         for table in TABLES:
-            found = rows.get(table.name)
-            if found:
-                data = block(table, found)
-                self._do(
-                    WRITE,
-                    lambda client, table=table, data=data: client.raw_insert(
-                        table.name,
-                        column_names=list(table.names),
-                        insert_block=data,
-                        fmt="Native",
-                        settings={"async_insert": 0},
-                    ),
-                )
+            self._insert(table, rows.get(table.name))
+            if table is CALLS and rows.get(ADDED):
+                self._insert(CALLS, self._where_open(rows[ADDED]))
         return Written(None, None)
 
-    def conflicts_among(self, producers: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], int]:
-        found: dict[tuple[str, str, str], int] = {}
-        for some in chunks(producers, _PRODUCERS_AT_ONCE):
-            sql = (
-                "SELECT tenant, run_id, shim_id, count() FROM (SELECT tenant, run_id, shim_id FROM events"
-                " WHERE (tenant, run_id, shim_id) IN :keys"
-                " GROUP BY tenant, run_id, shim_id, seq HAVING uniqExact(line_hash) > 1) GROUP BY 1, 2, 3"
+    def _insert(self, table: Table, rows: Sequence[Any] | None) -> None:
+        if rows:
+            data, names = block(table, rows), list(table.names)
+            settings = {"async_insert": 0}
+            self._do(
+                WRITE,
+                lambda client: client.raw_insert(
+                    table.name, column_names=names, insert_block=data, fmt="Native", settings=settings
+                ),
             )
+
+    def _where_open(self, rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+        """What these tell of calls of which nothing is told yet. The engine itself lets the last word stand."""
+        width = len(CALLS.key)
+        known: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        for some in chunks([tuple(row[:width]) for row in rows], _KEYS_AT_ONCE):
+            sql = f"SELECT {', '.join(CALLS.names)} FROM calls_once WHERE ({', '.join(CALLS.key)}) IN :keys"
+            known.update({row[:width]: row for row in self.select(sql, {"keys": list(some)})})
+        left = []
+        for row in rows:
+            told = known.get(tuple(row[:width]))
+            if told is None:
+                left.append(list(row))
+                continue
+            more = [new if old is None else None for new, old in zip(row[width:], told[width:], strict=True)]
+            if any(value is not None for value in more):
+                more[CALLS.names.index("day") - width] = str(told[CALLS.names.index("day")])  # of one partition
+                left.append([*row[:width], *more])
+        return left
+
+    def claim(self, claims: Sequence[Claim]) -> dict[Producer, str]:
+        """There is no transaction: of collectors that claim at the same moment, each may find its own until it asks
+        again (`collector.owners`). The least stands."""
+        known = self._claims(claims)
+        self._insert(
+            PRODUCERS,
+            [
+                (*row[:3], known[row[:3]][0] if row[:3] in known else row[3], row[4])
+                for row in claims
+                if row[:3] not in known or known[row[:3]][1] < row[4]
+            ],
+        )
+        if len(known) < len(claims):
+            known = self._claims(claims)
+        return {producer: claim for producer, (claim, _) in known.items()}
+
+    def _claims(self, claims: Sequence[Claim]) -> dict[Producer, tuple[str, str]]:
+        found: dict[Producer, tuple[str, str]] = {}
+        for some in chunks([row[:3] for row in claims], _KEYS_AT_ONCE):
+            sql = "SELECT tenant, run_id, shim_id, min(claim), toString(max(day)) FROM producers"
+            sql += " WHERE (tenant, run_id, shim_id) IN :keys GROUP BY 1, 2, 3"
+            found.update({(row[0], row[1], row[2]): (row[3], row[4]) for row in self.select(sql, {"keys": list(some)})})
+        return found
+
+    def conflicts_among(self, producers: Sequence[Producer]) -> dict[Producer, int]:
+        found: dict[Producer, int] = {}
+        for some in chunks(producers, _KEYS_AT_ONCE):
+            which = _conflicts("(tenant, run_id, shim_id) IN :keys")
+            sql = f"SELECT tenant, run_id, shim_id, count() FROM ({which}) GROUP BY 1, 2, 3"
             found.update({(row[0], row[1], row[2]): row[3] for row in self.select(sql, {"keys": list(some)})})
         return found
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from subluminal.contracts.moments import epoch_ms
 from subluminal.fleet.stores.base import Lines
-from subluminal.fleet.stores.tables import DAY, EVENTS, FILL, KEY, NUMBER, Column, Table
+from subluminal.fleet.stores.tables import CONTESTED, DAY, EVENTS, FILL, KEY, NUMBER, Column, Table
 
 _DAY_MS = 86_400_000
 # Written where there is none: the engine does not look at it.
@@ -24,7 +24,7 @@ _SHORT = 1 << 14
 
 
 def block(table: Table, rows: Sequence[Any]) -> bytes:
-    if table is EVENTS:
+    if table in (EVENTS, CONTESTED):
         return _events(rows)
     columns = [_column(column, values) for column, values in zip(table.columns, zip(*rows, strict=True), strict=True)]
     return _block(table, columns, len(rows))

@@ -1,7 +1,7 @@
 """Postgres: COPY into temporary tables, then one transaction that keeps each event once.
 
 An event is known by (tenant, run, shim, seq). One that is there already with the same line is a duplicate; with another
-line it is a conflict and goes to `conflicts`, beside the one that stands. The view `events_once` is the table itself.
+line it is a conflict and goes to `contested`, beside the one that stands.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from typing import Any
 import psycopg
 
 from subluminal.fleet.stores.asked import QUICK, READ, WRITE, Slots
-from subluminal.fleet.stores.base import Dialect, Lines, StoreError, TooLong, Unstorable, Written
+from subluminal.fleet.stores.base import Claim, Dialect, Lines, Producer, StoreError, TooLong, Unstorable, Written
 from subluminal.fleet.stores.tables import (
+    ADDED,
     ADDED_SINCE,
     CALLS,
+    CONTESTED,
     DAY,
     DOORS,
     DOORS_KNOWN,
@@ -28,12 +30,15 @@ from subluminal.fleet.stores.tables import (
     LEAST,
     LINE_HASH,
     NUMBER,
+    PRODUCERS,
     RUNS,
     TABLES,
     Column,
     Table,
 )
 
+# What becomes of a column that is filled in twice.
+_LAST_WORD, _WHERE_OPEN = "coalesce({new}, {old})", "coalesce({old}, {new})"
 _TYPES = {"text": "text", "word": "text", NUMBER: "bigint", DAY: "date"}
 _PARAMETER = re.compile(r":([a-z_0-9]+)")
 # Classes of SQLSTATE: cardinality violation, data exception, integrity constraint violation, program limit exceeded.
@@ -43,7 +48,7 @@ _MIGRATION_LOCK = 0x5355424C
 DIALECT = Dialect(
     calls="calls",
     runs="runs",
-    events="events",
+    events="events_once",
     spans="spans",
     heads="heads",
     nulls_last="NULLS LAST",
@@ -80,6 +85,11 @@ def _added(table: Table, names: tuple[str, ...]) -> list[str]:
     return [f"ALTER TABLE {table.name} ADD COLUMN IF NOT EXISTS {column}" for column in columns]
 
 
+_PRODUCER = "tenant, run_id, shim_id"
+_LINE = _names((*EVENTS.names, LINE_HASH))
+_SAME_NUMBER = " AND ".join(f"e.{name} = c.{name}" for name in EVENTS.key)
+_SAME_LINE = f"{_SAME_NUMBER} AND e.{LINE_HASH} = c.{LINE_HASH}"
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         *(_create(table) for table in TABLES),
@@ -107,6 +117,22 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         *_added(RUNS, FILED),
         "UPDATE runs SET day = coalesce((SELECT max(day) FROM spans WHERE spans.tenant = runs.tenant"
         " AND spans.run_id = runs.run_id), to_timestamp(last_ms / 1000)::date)",
+    ),
+    (
+        _create(PRODUCERS).replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS"),
+        # A day comes before every moment of it.
+        f"INSERT INTO producers SELECT {_PRODUCER}, min(day::text || ' ' || machine), max(day) FROM spans"
+        f" GROUP BY {_PRODUCER} ON CONFLICT DO NOTHING",
+        "DO $$ BEGIN"
+        " IF EXISTS (SELECT FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'conflicts') THEN"
+        " ALTER TABLE conflicts RENAME TO contested; ALTER TABLE contested DROP CONSTRAINT conflicts_pkey;"
+        f" ALTER TABLE contested ADD PRIMARY KEY ({_names((*CONTESTED.key, LINE_HASH))}); END IF; END $$",
+        # What the shim's own machine has told, or has come to tell since, is none.
+        "CREATE OR REPLACE VIEW conflicts AS SELECT * FROM contested c"
+        f" WHERE NOT EXISTS (SELECT FROM events e WHERE {_SAME_LINE})",
+        f"CREATE OR REPLACE VIEW events_once AS SELECT {_LINE} FROM events UNION ALL"
+        f" SELECT {_LINE} FROM (SELECT DISTINCT ON ({_names(EVENTS.key)}) * FROM contested c WHERE NOT EXISTS"
+        f" (SELECT FROM events e WHERE {_SAME_NUMBER}) ORDER BY {_names(EVENTS.key)}, received_ms) AS beside",
     ),
 )
 
@@ -171,16 +197,29 @@ class Postgres:
             return
 
         def work(connection: psycopg.Connection[Any]) -> None:
-            for name in ("conflicts", *(table.name for table in TABLES)):
-                connection.execute(f"DELETE FROM {name} WHERE day < current_date - %s::int", (retention_days,))
+            for table in (*TABLES, PRODUCERS, CONTESTED):
+                connection.execute(f"DELETE FROM {table.name} WHERE day < current_date - %s::int", (retention_days,))
 
         self._do(WRITE, work)
+
+    def claim(self, claims: Sequence[Claim]) -> dict[Producer, str]:
+        names = PRODUCERS.names
+        kinds = ", ".join(f"%s::{_TYPES[column.kind]}[]" for column in PRODUCERS.columns)
+        sql = (
+            f"INSERT INTO producers ({_names(names)}) SELECT * FROM unnest({kinds})"
+            f" ON CONFLICT ({_PRODUCER}) DO UPDATE SET day = greatest(excluded.day, producers.day)"
+            f" RETURNING {_PRODUCER}, claim"
+        )
+        # In one order everywhere, as of all rows that collectors may write at once.
+        columns = [list(column) for column in zip(*sorted(claims), strict=True)]
+        rows = self._do(WRITE, lambda connection: connection.execute(sql, columns).fetchall())
+        return {(row[0], row[1], row[2]): row[3] for row in rows}
 
     def write(self, rows: dict[str, list[Any]]) -> Written:
         written: Written = self._do(WRITE, lambda connection: _write(connection, rows))
         return written
 
-    def conflicts_among(self, producers: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], int]:
+    def conflicts_among(self, producers: Sequence[Producer]) -> dict[Producer, int]:
         return {}  # each commit has told
 
     def select(
@@ -222,16 +261,25 @@ def _write(connection: psycopg.Connection[Any], rows: dict[str, list[Any]]) -> W
     written = Written(0, 0)
     for table in TABLES:
         found = rows.get(table.name)
-        if not found:
-            continue
-        if table is EVENTS:
-            _copy(connection, table, (row for lines in found for row in _event_rows(lines)), (LINE_HASH,))
-            written = _keep_events(connection, sum(len(lines.lines) for lines in found))
-        else:
-            # In one order everywhere: two collectors that write the same rows wait for each other and do not die.
-            _copy(connection, table, sorted(found, key=lambda row: [str(part) for part in row[: len(table.key)]]), ())
-            _keep_rows(connection, table)
+        if found and table is EVENTS:
+            written = _keep_events(connection, _copy_lines(connection, EVENTS, found))
+        elif found:
+            _keep_rows(connection, table, found)
+        if table is CALLS and rows.get(ADDED):
+            if found:
+                connection.execute("TRUNCATE new_calls")
+            _keep_rows(connection, CALLS, rows[ADDED], _WHERE_OPEN)
+    contested = rows.get(CONTESTED.name)
+    if contested:
+        offered = _copy_lines(connection, CONTESTED, contested)
+        kept = _keep_contested(connection)
+        written = Written((written.duplicates or 0) + offered - kept, (written.conflicts or 0) + kept)
     return written
+
+
+def _copy_lines(connection: psycopg.Connection[Any], table: Table, found: list[Lines]) -> int:
+    _copy(connection, table, (row for lines in found for row in _event_rows(lines)), (LINE_HASH,))
+    return sum(len(lines.lines) for lines in found)
 
 
 def _event_rows(lines: Lines) -> Iterator[tuple[Any, ...]]:
@@ -262,14 +310,25 @@ def _keep_events(connection: psycopg.Connection[Any], offered: int) -> Written:
     if kept == offered:
         return Written(0, 0)
     conflicts = connection.execute(
-        f"INSERT INTO conflicts ({names}) SELECT {', '.join('n.' + _name(name) for name in (*EVENTS.names, LINE_HASH))}"
+        f"INSERT INTO contested ({names}) SELECT {', '.join('n.' + _name(name) for name in (*EVENTS.names, LINE_HASH))}"
         " FROM new_events n JOIN events e USING (tenant, run_id, shim_id, seq) WHERE n.line_hash <> e.line_hash"
         " ON CONFLICT DO NOTHING"
     ).rowcount
     return Written(offered - kept - conflicts, conflicts)
 
 
-def _keep_rows(connection: psycopg.Connection[Any], table: Table) -> None:
+def _keep_contested(connection: psycopg.Connection[Any]) -> int:
+    """How many are new, and not what the shim's own machine has told."""
+    kept = connection.execute(
+        f"INSERT INTO contested ({_LINE}) SELECT {_LINE} FROM new_contested c"
+        f" WHERE NOT EXISTS (SELECT FROM events e WHERE {_SAME_LINE}) ON CONFLICT DO NOTHING"
+    )
+    return int(kept.rowcount)
+
+
+def _keep_rows(connection: psycopg.Connection[Any], table: Table, rows: list[Any], fill: str = _LAST_WORD) -> None:
+    # In one order everywhere: two collectors that write the same rows wait for each other and do not die.
+    _copy(connection, table, sorted(rows, key=lambda row: [str(part) for part in row[: len(table.key)]]), ())
     names = _names(table.names)
     updates = []
     for column in table.columns:
@@ -277,7 +336,7 @@ def _keep_rows(connection: psycopg.Connection[Any], table: Table) -> None:
         if column.merge == KEY:
             continue
         if column.merge == FILL:
-            updates.append(f"{name} = coalesce(excluded.{name}, {table.name}.{name})")
+            updates.append(f"{name} = {fill.format(new=f'excluded.{name}', old=f'{table.name}.{name}')}")
         else:
             function = "least" if column.merge == LEAST else "greatest"
             updates.append(f"{name} = {function}(excluded.{name}, {table.name}.{name})")

@@ -19,6 +19,7 @@ from subluminal.fleet.stores.base import Answers, chunks
 from subluminal.fleet.stores.conditions import Where, call_conditions, run_conditions
 from subluminal.fleet.stores.cursors import cursor_key, cursor_text
 from subluminal.fleet.stores.joined import passed_over, stands
+from subluminal.fleet.stores.tables import CONTESTED, claimant
 from subluminal.ledger.fold.call import begin
 from subluminal.ledger.fold.reading import AnyEvent, BadEvent, read_event
 from subluminal.ledger.fold.run import Run, TypedCall
@@ -35,6 +36,7 @@ GROUPS = (*(found.column for found in CALL_FILTERS if found.kind in LISTS), *_ST
 # Filters of calls, as far as they say something of the runs.
 _RUNS_OF = {"run_id": "run_id IN :asked", "since_ms": "last_ms >= :asked", "until_ms": "first_ms < :asked"}
 _OF_RUNS = ("run_start", "run_end", "model_message")
+_OF_CALLS = ("tool_call_start", "tool_call_decision", "tool_call_end")
 _OF_PRODUCERS = ("shim_id", "host_id", "proc_id", "started_at", "ended_at", "status")
 # Keys in one question: more make a statement that engines refuse.
 _AT_ONCE = 1000
@@ -337,17 +339,35 @@ class Reader:
         return [(row[0], row[1], row[2]) for row in self.select(sql, run=run_id)]
 
     def lines(self, run_id: str, shim_id: str, first_seq: int, last_seq: int) -> dict[int, list[tuple[str, str]]]:
-        """By number, (machine, line) of each; where several are known of one number, all of them."""
+        """By number, (machine, line) of each; where several are known of one number, all: the one that stands first."""
         known: dict[int, list[tuple[str, str]]] = {}
-        sources = [self.dialect.events, *(["conflicts"] if self.dialect.calls == "calls" else [])]
-        for source in sources:
+        for source in (self.dialect.events, CONTESTED.name):
             sql = (
                 f"SELECT seq, machine, line FROM {source} WHERE tenant = :tenant AND run_id = :run AND shim_id = :shim"
                 " AND seq BETWEEN :first AND :last ORDER BY seq, line_hash"
             )
             for seq, machine, line in self.select(sql, run=run_id, shim=shim_id, first=first_seq, last=last_seq):
-                known.setdefault(seq, []).append((machine, line))
+                if (machine, line) not in known.setdefault(seq, []):
+                    known[seq].append((machine, line))
         return known
+
+    def unheard(self, run_id: str) -> set[tuple[str, int]]:
+        """(shim_id, seq) of what another machine tells of a call of which the shim's own has told, or told first."""
+        of_run = "tenant = :tenant AND run_id = :run"
+        sql = f"SELECT shim_id, seq FROM {CONTESTED.name} WHERE {of_run} AND type IN :types"
+        left = {(row[0], row[1]) for row in self.select(sql, run=run_id, types=list(_OF_CALLS))}
+        if left:
+            sql = f"SELECT shim_id, {', '.join(_NUMBERS)} FROM {self.dialect.calls} WHERE {of_run}"
+            left -= {(row[0], seq) for row in self.select(sql, run=run_id) for seq in row[1:]}
+            left -= {
+                (row[0], row[1]) for row in self.select(f"SELECT shim_id, seq FROM events WHERE {of_run}", run=run_id)
+            }
+        return left
+
+    def owners(self, run_id: str) -> dict[str, str]:
+        """Which machine each shim of a run is of."""
+        sql = "SELECT shim_id, min(claim) FROM producers WHERE tenant = :tenant AND run_id = :run GROUP BY 1"
+        return {row[0]: claimant(row[1]) for row in self.select(sql, run=run_id)}
 
 
 _PREVIEWS = ("args_preview", "result_preview")

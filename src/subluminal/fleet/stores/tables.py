@@ -5,6 +5,9 @@ calls    what filters ask about, as far as it is known: parts of a call that cam
          A call that several doors saw is a row of each; which of them stands is found while reading (`joined`).
 runs     who acted, and when first and last; by the least and the greatest of its doors, whether there were several.
 spans    which events stand where in the chain of a run on a machine; heads: what that chain's hash was.
+producers  which machine a shim is of: the first that sent anything of it (`collector.owners`).
+contested  lines that another machine has brought of it, and lines under a number that has one already. They stand where
+         the shim's own machine has told nothing, so that what one leaves another can send; they replace nothing.
 
 A later part fills in what an earlier one left open (`FILL`), in whichever order they come. Where a call was decided
 again, the row here has one of its decisions; which one stands is told by the fold of its exact lines (`reading`).
@@ -130,6 +133,31 @@ HEADS = Table(
         Column("day", DAY),
     ),
 )
+PRODUCERS = Table(
+    "producers",
+    (
+        *_keys("tenant", "run_id", "shim_id"),
+        Column("claim", TEXT, LEAST),  # when, and which machine
+        Column("day", DAY, GREATEST),
+    ),
+)
+
+
+def claim(moment: str, machine: str) -> str:
+    """Of claims the least is the first."""
+    return f"{moment} {machine}"
+
+
+def claimant(text: str) -> str:
+    return text.partition(" ")[2]
+
+
+CONTESTED = Table(
+    "contested",
+    tuple(column._replace(merge=KEY) if column.name == "machine" else column for column in EVENTS.columns),
+)
+# Rows of `calls` that another machine tells than the shim's own: they fill in what is open, and no more.
+ADDED = "added"
 # In the order in which they are written, where there is no transaction over them: what is in the record is also found,
 # and the spans, by which a machine's cursor vouches for events (`reading`), come after all that they vouch for.
 TABLES = (HEADS, RUNS, CALLS, EVENTS, SPANS)
