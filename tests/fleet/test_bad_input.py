@@ -17,7 +17,7 @@ pytest.importorskip("tuf", reason="needs the extra `fleet` (make test-fleet)")
 from harness.command_line import run_sub
 from harness.fleet import NOW_MS, Fleet, Machine, bundle
 from harness.ledger import sub_environment
-from subluminal.fleet.joined import DAY_MS
+from subluminal.contracts.moments import DAY_MS
 from subluminal.fleet.repository.publishing import Repository
 from subluminal.policy.laid import POLICIES, read_list
 

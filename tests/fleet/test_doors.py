@@ -5,11 +5,13 @@ against a store that got the same events in pieces, twice and in any order.
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from pathlib import Path
 
 from harness.fleet_names import run_id, shim_id
 from harness.ledger import EventMaker
 from subluminal.contracts.filters import Filters, RunFilters
+from subluminal.contracts.moments import DAY_MS
 from subluminal.fleet.collector.rows import Batch, rows_of
 from subluminal.fleet.shipping.backlog import part, read_piece
 from subluminal.fleet.stores.base import Store, open_store
@@ -21,12 +23,14 @@ from subluminal.ledger.store.writer import Store as LedgerStore
 DOORS = ("hook", "mcp_stdio", "messages_api", "unknown")
 COUNTED = ("run_id", "calls_total", "calls_allowed", "calls_blocked", "calls_throttled", "errors_total")
 RUNS = 8
+# Some calls begin in one week and end in the next: stores file by weeks.
+MONDAY_MS = 1_699_833_600_000
 
 
 def a_run(chance: random.Random, number: int) -> list[bytes]:
     """Seen by one door, or by several, at moments that other runs have too."""
     doors = chance.sample(DOORS, chance.choice([1, 1, 2, 3]))
-    start_ms = 1_700_000_000_000 + chance.randrange(3) * 1000
+    start_ms = MONDAY_MS + chance.choice([-1000, -60, -40, -20, -10])
     makers = {
         door: EventMaker(run_id(number), shim_id(number * 10 + at), start_ms=start_ms) for at, door in enumerate(doors)
     }
@@ -44,13 +48,13 @@ def a_run(chance: random.Random, number: int) -> list[bytes]:
 
 
 def fill(chance: random.Random, home: Path, store: Store) -> None:
-    """Every segment of the ledger in a few pieces, some of them twice, shuffled over a few commits."""
+    """Every segment of the ledger in several pieces, some of them twice, shuffled over a few commits."""
     pieces, after = [], 0
     reader = open_reader(str(home / "ledger.db"))
     while (found := read_piece(reader, after)) is not None:
         for segment in found.segments:
-            cut = chance.randrange(len(segment.lines) + 1)
-            pieces += [part(segment, *ends) for ends in ((0, cut), (cut, len(segment.lines))) if ends[0] < ends[1]]
+            cuts = sorted({0, len(segment.lines), *chance.choices(range(len(segment.lines) + 1), k=8)})
+            pieces += [part(segment, *ends) for ends in pairwise(cuts)]
         after = found.place
     reader.close()
     pieces += chance.sample(pieces, len(pieces) // 4)
@@ -59,7 +63,7 @@ def fill(chance: random.Random, home: Path, store: Store) -> None:
     for at in range(0, len(pieces), size):
         commit = Batch()
         for piece in pieces[at : at + size]:
-            commit.merge(rows_of(piece, "acme", "m1", 1_700_000_100_000))
+            commit.merge(rows_of(piece, "acme", "m1", MONDAY_MS + 100_000))
         store.write(commit.rows())
 
 
@@ -68,8 +72,8 @@ def a_question(chance: random.Random) -> Filters:
         "run_id": chance.sample([run_id(number) for number in range(1, RUNS + 1)], 2),
         "decision": chance.sample(["ALLOW", "BLOCK", "THROTTLE"], 2),
         "status": [chance.choice(["OK", "ERROR", "CANCELLED", "PENDING"])],
-        "since_ms": 1_700_000_000_000 + chance.randrange(3000),
-        "until_ms": 1_700_000_000_000 + chance.randrange(4000),
+        "since_ms": MONDAY_MS + chance.randrange(-1000, 200),
+        "until_ms": MONDAY_MS + chance.randrange(-1000, 400),
         "tool_name": [chance.choice(["git_*", "git_status", "nothing"])],
     }
     return Filters(**{name: asked[name] for name in chance.sample(list(asked), chance.randrange(4))})
@@ -103,4 +107,26 @@ def test_whatever_doors_have_seen_is_counted_as_on_the_machine(store: str, tmp_p
                 )
             ]
             assert counts[1] == counts[0], question.asked
+    opened.close()
+
+
+def test_a_call_that_a_wrong_clock_has_filed_in_two_weeks_is_one(store: str, tmp_path: Path) -> None:
+    """It is filed by the day it arrived, and it arrived twice."""
+    maker = EventMaker(run_id(1), shim_id(1), start_ms=MONDAY_MS - 5000 * DAY_MS)
+    ledger_store = LedgerStore(str(tmp_path / "ledger.db"))
+    with ledger_store.batch():
+        for line in (maker.run_start(), *maker.call(), *maker.call("BLOCK")):
+            ledger_store.add(line)
+    ledger_store.close()
+    reader = open_reader(str(tmp_path / "ledger.db"))
+    piece = read_piece(reader, 0)
+    reader.close()
+    assert piece is not None
+    opened = open_store(store)
+    opened.migrate(0)
+    for arrived_ms in (MONDAY_MS - DAY_MS, MONDAY_MS):
+        opened.write(rows_of(piece.segments[0], "acme", "m1", arrived_ms).rows())
+    fleet = Reader(opened, "acme")
+    assert (fleet.count(Filters()), fleet.count(Filters(decision=["BLOCK"]))) == (2, 1)
+    assert len(fleet.calls(Filters(), limit=10).rows) == 2
     opened.close()

@@ -10,7 +10,8 @@ import pytest
 from harness.collector import segment_of
 from harness.fleet_names import run_id, shim_id
 from harness.ledger import EventMaker
-from subluminal.fleet.collector.rows import DAY_MS, rows_of
+from subluminal.contracts.moments import DAY_MS
+from subluminal.fleet.collector.rows import rows_of
 from subluminal.fleet.segments import Segment
 from subluminal.fleet.stores.base import Store, open_store
 from subluminal.fleet.stores.tables import FILED, RUNS, TABLES

@@ -5,6 +5,7 @@ No clock (`host.clock` has one) and no calendar of the standard library: the shi
 
 from __future__ import annotations
 
+DAY_MS = 86_400_000
 _DAYS_TO_1970 = 719468
 # Events come in bursts: minutes that were found to exist, and when they began.
 _MINUTES_KEPT = 4096

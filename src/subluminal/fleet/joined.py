@@ -10,10 +10,10 @@ import os
 import msgspec
 
 from subluminal.contracts.errors import FleetError
+from subluminal.contracts.moments import DAY_MS
 from subluminal.host.files import read_private, replace_file
 from subluminal.host.home import ensure_private_dir, fleet_dir, joined_file
 
-DAY_MS = 86_400_000
 MAX_OFFLINE_MS = 7 * DAY_MS
 REFRESH_MS = 60_000
 STOP_POLL_MS = 10_000

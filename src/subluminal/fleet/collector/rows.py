@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import UNSET
 
 from subluminal.contracts import events as ev
-from subluminal.contracts.moments import epoch_ms, rfc3339
+from subluminal.contracts.moments import DAY_MS, epoch_ms, rfc3339
 from subluminal.contracts.tool_use import tool_use_id
 from subluminal.fleet.segments import BadSegment, Segment, is_id
 from subluminal.fleet.stores.base import Lines, Producer
@@ -22,7 +22,6 @@ from subluminal.ledger.fold.ownership import is_foreign
 from subluminal.ledger.fold.reading import MAX_SEQ, AnyEvent, BadEvent, read_event
 from subluminal.ledger.store.events import hashed_seq
 
-DAY_MS = 86_400_000
 # Days that a clock may be wrong before the day of arrival stands instead: partitions are by day, and whoever could
 # choose any would make thousands. A machine may have been away for a year.
 _PAST_DAYS, _FUTURE_DAYS = 366, 2

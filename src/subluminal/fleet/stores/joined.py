@@ -35,10 +35,19 @@ def passed_over(calls: str, which: str = "") -> str:
 
 
 def stands(dialect: Dialect, which: str) -> str:
-    """As a condition on `calls`. `which`: conditions on `runs` that every run which it is about meets.
-
-    Sorting calls takes far longer than counting them: only those of runs that several doors saw are sorted, and only
-    those are looked for among what is passed over."""
-    several = f"SELECT run_id FROM {dialect.runs} WHERE {which} AND least_door <> greatest_door"
-    others = passed_over(dialect.calls, f"AND {dialect.few.format('run_id', several)}")
+    """As a condition on `calls`. `which`: conditions on `runs` that every run which it is about meets."""
+    several, others = _of_several_doors(dialect, which)
     return f"(tool_use_id IS NULL OR run_id NOT IN ({several}) OR ({_NAME}) NOT IN ({others}))"
+
+
+def stands_not(dialect: Dialect, which: str) -> str:
+    """The others. They are few: whoever counts has counted all sooner, and these, than asked each whether it stands."""
+    several, others = _of_several_doors(dialect, which)
+    return f"{dialect.few.format('run_id', several)} AND ({_NAME}) IN ({others})"
+
+
+def _of_several_doors(dialect: Dialect, which: str) -> tuple[str, str]:
+    """Queries for the runs that several doors saw, and for what is passed over in them. Sorting calls takes far longer
+    than counting them: only those of these runs are sorted."""
+    several = f"SELECT run_id FROM {dialect.runs} WHERE {which} AND least_door <> greatest_door"
+    return several, passed_over(dialect.calls, f"AND {dialect.few.format('run_id', several)}")

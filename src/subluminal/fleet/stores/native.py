@@ -12,11 +12,10 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
 
-from subluminal.contracts.moments import epoch_ms
+from subluminal.contracts.moments import DAY_MS, epoch_ms
 from subluminal.fleet.stores.base import Lines
 from subluminal.fleet.stores.tables import CONTESTED, DAY, EVENTS, FILL, KEY, NUMBER, Column, Table
 
-_DAY_MS = 86_400_000
 # Written where there is none: the engine does not look at it.
 _NO_DAY = "1970-01-01"
 # Lengths that are looked up.
@@ -82,7 +81,7 @@ def _numbers(values: Iterable[int]) -> bytes:
 
 
 def _days(days: Sequence[str]) -> bytes:
-    known = {day: (epoch_ms(f"{day}T00:00:00.000Z") // _DAY_MS).to_bytes(2, "little") for day in set(days)}
+    known = {day: (epoch_ms(f"{day}T00:00:00.000Z") // DAY_MS).to_bytes(2, "little") for day in set(days)}
     return b"".join(map(known.__getitem__, days))
 
 

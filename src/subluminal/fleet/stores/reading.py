@@ -18,7 +18,7 @@ from subluminal.contracts.short_ids import MIN_PIECE, runs_back
 from subluminal.fleet.stores.base import Answers, chunks
 from subluminal.fleet.stores.conditions import Where, call_conditions, run_conditions
 from subluminal.fleet.stores.cursors import cursor_key, cursor_text
-from subluminal.fleet.stores.joined import passed_over, stands
+from subluminal.fleet.stores.joined import passed_over, stands, stands_not
 from subluminal.fleet.stores.tables import CONTESTED, claimant
 from subluminal.ledger.fold.call import begin
 from subluminal.ledger.fold.reading import AnyEvent, BadEvent, read_event
@@ -114,14 +114,32 @@ class Reader:
         sql = passed_over(self.dialect.calls, "AND (run_id, tool_use_id) IN :named")
         return {tuple(row) for row in self.select(sql, named=named)}
 
-    def _add_standing(self, where: Where, filters: Filters) -> None:
-        """For whoever counts. What a run has seen lies between its first moment and its last."""
+    def _runs_of(self, where: Where, filters: Filters) -> str:
+        """Conditions on the runs. What a run has seen lies between its first moment and its last."""
         runs = Where(self._tenant)
         runs.values = where.values  # one set of values, so that no name stands for two
         for name, sql in _RUNS_OF.items():
             if name in filters.asked:
                 runs.add(sql, asked=filters.asked[name])
-        where.pieces.append(stands(self.dialect, runs.sql))
+        return runs.sql
+
+    def _counted(self, filters: Filters, columns: list[str]) -> list[tuple[Any, ...]]:
+        """(columns, calls), by the SQL of each column: all that is asked for, less those for which another stands."""
+        where = Where(self._tenant)
+        call_conditions(self._store, where, filters)
+        others = stands_not(self.dialect, self._runs_of(where, filters))
+        names = [f"c{place}" for place in range(len(columns))]
+        told = "".join(f"{column} AS {name}, " for column, name in zip(columns, names, strict=True))
+        by = f" GROUP BY {', '.join(names)}" if names else ""
+        found = f"FROM {self.dialect.calls} WHERE {where.sql}"
+        parts = (
+            f"SELECT {told}CAST(count(*) AS bigint) AS n {found}{by}",
+            f"SELECT {told}-CAST(count(*) AS bigint) AS n {found} AND {others}{by}",
+        )
+        sql = (
+            f"SELECT {', '.join((*names, 'CAST(sum(n) AS bigint)'))} FROM ({' UNION ALL '.join(parts)}) AS counted{by}"
+        )
+        return self._store.select(f"{sql} HAVING sum(n) > 0" if names else sql, where.values)
 
     def folded(self, keys: list[Key]) -> list[TypedCall | None]:
         return [fold(events) for events in self.events_of(keys)]
@@ -147,12 +165,7 @@ class Reader:
     def count(self, filters: Filters) -> int:
         if "text" in filters.asked:
             return self._count_one_by_one(filters)
-        where = Where(self._tenant)
-        call_conditions(self._store, where, filters)
-        self._add_standing(where, filters)
-        return int(
-            self._store.select(f"SELECT count(*) FROM {self.dialect.calls} WHERE {where.sql}", where.values)[0][0]
-        )
+        return int(self._counted(filters, [])[0][0])
 
     def _count_one_by_one(self, filters: Filters) -> int:
         total, cursor = 0, None
@@ -172,14 +185,8 @@ class Reader:
 
     def grouped(self, filters: Filters, by: dict[str, str]) -> list[Row]:
         """`by`: names, and the SQL of each."""
-        where = Where(self._tenant)
-        call_conditions(self._store, where, filters)
-        self._add_standing(where, filters)
         fine = {**by, "decision": "decision", "status": "status"}
-        places = ", ".join(map(str, range(1, len(fine) + 2)))
-        sql = f"SELECT {', '.join(fine.values())}, latency_ms, count(*) FROM {self.dialect.calls} WHERE {where.sql}"
-        rows = self._store.select(f"{sql} GROUP BY {places}", where.values)
-        return add_up(rows, list(fine), list(by), True)
+        return add_up(self._counted(filters, [*fine.values(), "latency_ms"]), list(fine), list(by), True)
 
     def _group_column(self, name: str) -> str:
         if name not in _STEPS:
@@ -215,7 +222,7 @@ class Reader:
             of_calls = Where(self._tenant)
             of_calls.values = where.values  # one set of values, so that no name stands for two
             call_conditions(self._store, of_calls, calls)
-            self._add_standing(of_calls, calls)
+            of_calls.pieces.append(stands(self.dialect, self._runs_of(of_calls, calls)))
             where.pieces.append(f"run_id IN (SELECT run_id FROM {self.dialect.calls} WHERE {of_calls.sql})")
         if cursor is not None:
             ms, run_id = cursor_key(cursor, 2)
