@@ -94,7 +94,7 @@ def test_whatever_doors_have_seen_is_counted_as_on_the_machine(store: str, tmp_p
     fill(chance, tmp_path, opened)
     fleet = Reader(opened, "acme")
     with open_ledger(str(tmp_path / "ledger.db")) as machine:
-        for question in [Filters(), *(a_question(chance) for _ in range(30))]:
+        for question in [Filters(), *(a_question(chance) for _ in range(12))]:
             assert fleet.count(question) == machine.count(question), question.asked
             by = chance.sample(["run_id", "decision", "status", "tool_name", "minute"], 2)
             here, there = machine.group(question, by=by), fleet.group(question, by=by)

@@ -4,6 +4,7 @@ never."""
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,12 +18,12 @@ from harness.collector import CollectorProcess, collector
 from harness.command_line import run_sub, stored
 from harness.fleet import Fleet, bundle
 from harness.fleet_names import run_id, shim_id
-from harness.ledger import EventMaker, ledgerd, timestamp
+from harness.ledger import EventMaker, ledgerd
 from harness.waiting import wait_for
 from subluminal.fleet.shipping.holding import KEPT_TYPES
 from subluminal.fleet.shipping.room import disk_bytes
 
-RUNS, CALLS = 24, 120
+RUNS, CALLS = 24, 40
 MIB = 1 << 20
 
 
@@ -30,12 +31,9 @@ def lines_of(number: int) -> list[bytes]:
     """A run with previews worth removing; those of a higher number ended later."""
     maker = EventMaker(run_id(number), shim_id(number), start_ms=1_700_000_000_000 + number * 3_600_000)
     lines = [maker.run_start()]
-    for call in range(CALLS):
-        lines += [
-            maker.start(preview=f"{number}-{call}-" + timestamp(number * 977 + call * 31) * 40),
-            maker.decision(),
-            maker.end(),
-        ]
+    chance = random.Random(number)
+    for _ in range(CALLS):
+        lines += [maker.start(preview=chance.randbytes(3000).hex()), maker.decision(), maker.end()]
     return [*lines, maker.run_end()]
 
 
