@@ -39,12 +39,14 @@ demo: $(USABLE)
 # Half as many workers again as there are cores: tests wait for processes a third of their time. In the order of the
 # tree, so that long files of few tests do not come last. Byte code is kept: collecting takes half as long with it.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(max(2, (os.cpu_count() or 2) * 3 // 2))')
-# The fleet's tests in processes of their own: an engine that is loaded into one changes its signals and its limits.
+# The fleet's tests in processes of their own: an engine that is loaded into one changes its signals and its limits. One by
+# one, and more at once: each makes its own store and waits for it, and files are of very different length.
+FLEET_WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 2) * 2)')
 PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
 	--tb=short -r fE --no-header
 test: setup
 	@$(PYTEST) --ignore tests/fleet
-	@$(PYTEST) tests/fleet
+	@$(PYTEST) -n $(FLEET_WORKERS) --dist worksteal tests/fleet
 
 # The C part, into src/ beside its sources, for the Python of .venv: from then on it is what runs here, until `make clean`.
 native: setup

@@ -249,11 +249,11 @@ def test_a_collector_that_dies_between_commit_and_ack_loses_nothing_and_doubles_
 
 
 def test_a_cursor_claims_nothing_that_was_not_stored_wherever_a_collector_dies_between_tables(
-    one_store: str, tmp_path: Path
+    chdb_store: str, tmp_path: Path
 ) -> None:
     """One commit is several inserts on ClickHouse. A machine that asks afterwards how far it got must not be told of
     events that never came: it would not send them again."""
-    fleet = CollectorProcess(tmp_path / "collector", one_store)
+    fleet = CollectorProcess(tmp_path / "collector", chdb_store)
     token = fleet.token("acme", "m1")
     try:
         for number, table in enumerate(TABLES, 1):

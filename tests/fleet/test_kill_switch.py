@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
@@ -19,10 +18,10 @@ pytest.importorskip("tuf", reason="needs the extra `fleet` (make test-fleet)")
 
 from harness.fleet import Fleet, bundle
 from harness.shim import isolated_env
+from harness.stores import WHOLE
 from harness.waiting import wait_for
 from subluminal.fleet.published import policies_path, tenant_role
 
-WHOLE = os.environ.get("FLEET_PROFILE") == "whole"
 MACHINES, POLL_MS, PROCESSES = (50, 10_000, 5) if WHOLE else (6, 1_000, 2)
 # With the defaults 15 s; as many times the poll where machines look more often, and a second for a busy machine.
 LIMIT_S = 15.0 if WHOLE else 2.5

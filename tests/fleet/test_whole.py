@@ -5,7 +5,6 @@ there once, that every call was folded, and that every chain verifies. FLEET_PRO
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -14,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from harness.stores import need, postgres_programs
+from harness.stores import WHOLE, need, postgres_programs
 
-WHOLE = os.environ.get("FLEET_PROFILE") == "whole"
 BENCH = Path(__file__).parents[2] / "bench" / "fleet.py"
 SIZE = (
     ("--machines", "64", "--events", "500000", "--strays", "200") if WHOLE else ("--machines", "6", "--events", "6000")

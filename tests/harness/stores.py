@@ -17,6 +17,9 @@ import pytest
 
 from harness.waiting import GENEROUS_S, wait_for
 
+# `make test-fleet`: everything at its full size.
+WHOLE = os.environ.get("FLEET_PROFILE") == "whole"
+
 
 def need(*modules: str) -> None:
     missing = [name for name in modules if find_spec(name) is None]
