@@ -16,6 +16,8 @@ from typing import Any
 
 from harness.manifests import arguments, environment
 
+# Podman asks for more than a process that is limited itself may give.
+LIMITS = {"nofile": 4096, "nproc": 1024}
 IMAGE, BASE = os.environ.get("SUB_TEST_IMAGE", ""), os.environ.get("SUB_TEST_BASE", "")
 PODMAN = shlex.split(os.environ.get("SUB_TEST_PODMAN", "podman --runtime runc"))
 
@@ -49,6 +51,7 @@ class Pod:
         told = [
             f"--user={user['runAsUser']}:{user['runAsGroup']}",
             "--network=host",  # loopback of this machine, where the test's origin and collector are
+            *(f"--ulimit={name}={most}" for name, most in LIMITS.items()),
             *(f"--cap-drop={name}" for name in context["capabilities"]["drop"]),
             *(["--read-only", "--read-only-tmpfs=false"] if context["readOnlyRootFilesystem"] else []),
             *([] if context["allowPrivilegeEscalation"] else ["--security-opt=no-new-privileges"]),
