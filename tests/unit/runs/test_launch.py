@@ -65,11 +65,12 @@ from subluminal.runs.launch import run_child
 ended = run_child([sys.executable, "-c", sys.argv[1]], dict(os.environ), end_others=list)
 sys.exit(ended.code)
 """
+# Blocked before it says so: a handler in Python would not run if the signal came just before a `pause`.
 CHILD = """
 import signal, sys
-signal.signal(signal.{name}, lambda *_: sys.exit(42))
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.{name}])
 print("ready", flush=True)
-signal.pause()
+sys.exit(42 if signal.sigwait([signal.{name}]) == signal.{name} else 1)
 """
 
 

@@ -21,18 +21,18 @@ from harness.shim import isolated_env
 from harness.waiting import GENEROUS_S, wait_for
 
 SUB = [sys.executable, "-m", "subluminal"]
-# Says which signals it gets. Ends with 7 on SIGTERM.
+# Says which signals it gets, each as it comes: a handler would not run before the next one if this one came just before
+# a `pause`. Ends with 7 on SIGTERM.
 LISTENER = """
 import os, signal, sys
-def hear(number, frame):
+heard = [getattr(signal, "SIG" + name) for name in ("INT", "QUIT", "HUP", "USR1", "USR2", "TERM", "WINCH", "TSTP")]
+signal.pthread_sigmask(signal.SIG_BLOCK, heard)
+os.write(1, b"ready\\n")
+while True:
+    number = signal.sigwait(heard)
     os.write(1, f"<{signal.Signals(number).name}>\\n".encode())
     if number == signal.SIGTERM:
         sys.exit(7)
-for name in ("INT", "QUIT", "HUP", "USR1", "USR2", "TERM", "WINCH", "TSTP"):
-    signal.signal(getattr(signal, "SIG" + name), hear)
-os.write(1, b"ready\\n")
-while True:
-    signal.pause()
 """
 # A tree that will not go: ignores SIGTERM, and so does its orphaned grandchild in a session of its own.
 STUBBORN = """

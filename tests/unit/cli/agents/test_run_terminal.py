@@ -23,12 +23,17 @@ def hear(number, frame):
         os.write(1, "{0.columns}x{0.lines}".format(os.get_terminal_size()).encode())
 for name in sys.argv[1].split(","):
     signal.signal(getattr(signal, "SIG" + name), hear)
+woken, wake = os.pipe()
+os.set_blocking(wake, False)
+signal.set_wakeup_fd(wake)  # so that a signal that comes just before the wait is not left until the next line
 os.write(1, b"ready.")
 while True:
-    try:
-        line = os.read(0, 100)
-    except InterruptedError:
+    readable = select.select([0, woken], [], [])[0]
+    if woken in readable:
+        os.read(woken, 100)
+    if 0 not in readable:
         continue
+    line = os.read(0, 100)
     if not line or line == b"end\\n":
         sys.exit(4)
     os.write(1, b"got " + line)
