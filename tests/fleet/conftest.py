@@ -23,13 +23,10 @@ def new_database(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(params=["chdb", "postgres"])
-def store(request: pytest.FixtureRequest) -> str:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The DSN of an empty store."""
     need("zstandard")
-    if request.param == "chdb":
-        found: str = request.getfixturevalue("chdb_store")
-        return found
-    return new_database(request)
+    return chdb_dsn(tmp_path) if request.param == "chdb" else new_database(request)
 
 
 @pytest.fixture
@@ -39,10 +36,8 @@ def chdb_store(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def one_store(request: pytest.FixtureRequest) -> str:
+def one_store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where it does not matter which: Postgres, whose collector starts in half the time, if it is here."""
     need("zstandard")
-    if find_spec("psycopg") is None or postgres_programs() is None:
-        found: str = request.getfixturevalue("chdb_store")
-        return found
-    return new_database(request)
+    is_here = find_spec("psycopg") is not None and postgres_programs() is not None
+    return new_database(request) if is_here else chdb_dsn(tmp_path)

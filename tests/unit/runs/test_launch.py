@@ -65,10 +65,11 @@ from subluminal.runs.launch import run_child
 ended = run_child([sys.executable, "-c", sys.argv[1]], dict(os.environ), end_others=list)
 sys.exit(ended.code)
 """
-# Blocked before it says so: a handler in Python would not run if the signal came just before a `pause`.
+# Blocked by itself alone, and before it says so: a handler would not run if the signal came just before a `pause`.
 CHILD = """
 import signal, sys
-signal.pthread_sigmask(signal.SIG_BLOCK, [signal.{name}])
+if signal.pthread_sigmask(signal.SIG_BLOCK, [signal.{name}]):
+    sys.exit("it was started with signals blocked")
 print("ready", flush=True)
 sys.exit(42 if signal.sigwait([signal.{name}]) == signal.{name} else 1)
 """

@@ -26,7 +26,8 @@ SUB = [sys.executable, "-m", "subluminal"]
 LISTENER = """
 import os, signal, sys
 heard = [getattr(signal, "SIG" + name) for name in ("INT", "QUIT", "HUP", "USR1", "USR2", "TERM", "WINCH", "TSTP")]
-signal.pthread_sigmask(signal.SIG_BLOCK, heard)
+if signal.pthread_sigmask(signal.SIG_BLOCK, heard):
+    sys.exit("it was started with signals blocked")
 os.write(1, b"ready\\n")
 while True:
     number = signal.sigwait(heard)
