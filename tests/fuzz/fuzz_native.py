@@ -20,13 +20,16 @@ from collections.abc import Callable
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from harness.native_tables import Step
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 SANITIZERS = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
 VARIANTS = {"plain": (), "portable": ("-DSUB_PORTABLE",), "sanitized": SANITIZERS}
-KINDS = ("call", "reply", "arguments", "plain", "credentials", "preview", "hashed", "event")
+KINDS = ("call", "reply", "arguments", "plain", "credentials", "preview", "hashed", "event", "state")
 LIMIT = 100  # bytes of a preview
 
 
@@ -50,6 +53,7 @@ class Differ:
     """`core`: the functions in C. The package itself must run on its twins: SUB_CORE=py."""
 
     def __init__(self, core: Any, seed: int) -> None:
+        from harness.native_tables import Tables
         from harness.native_texts import Texts
         from subluminal.contracts.canonical import read_args
         from subluminal.contracts.digest import sha256_hex
@@ -74,6 +78,7 @@ class Differ:
         self._bound_quote = core.bound("quote", _quote)
         self._sha256_hex, self._bound_hash = sha256_hex, core.bound("sha256_hex", sha256_hex)
         self._start, self._bound_start = emitter._start, core.bound("filled", left, emitter.pieces_of(emitter._start))
+        self._tables = Tables(core)
         # One that looks for shapes alone, and those for whom nothing may be shown without a look of theirs.
         redactors = (Redactor(), Redactor(["word"]), Redactor(patterns=[("own", "lorem")]))
         self._previews = [
@@ -158,6 +163,10 @@ class Differ:
         found = self._bound_start(*values)
         assert found is LEFT or found == self._start(*values)
         return found is not LEFT
+
+    def state(self, step: Step) -> bool:
+        """Processes that share a run's state: the same file to the byte, and the same entries, with and without C."""
+        return self._tables.same_after(step)
 
     def credentials(self, data: bytes) -> bool:
         """The same answer, and never "no" where the shapes match."""

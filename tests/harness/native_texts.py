@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+from harness.native_tables import Step, step
+
 KEYS = [
     b"a",
     b"b",
@@ -262,6 +264,10 @@ class Texts:
             unusual = (2**63, -(2**63) - 1, True, "\x80", "\u20ac", "\U0001f600", "\ud800")
             values[rng.randrange(13)] = rng.choice(unusual)
         return values
+
+    def state(self) -> Step:
+        """What a process does to its run's state."""
+        return step(self.rng)
 
     def credentials(self) -> bytes:
         """Words that credentials are made of, in any order, in both cases, among others."""

@@ -11,6 +11,7 @@ changes nothing but the speed.
     credentials.c   whether RE2 has to look                 core/redact/prefilter
     digests.c       the hash of arguments                   contracts/digest
     filling.c       events out of their templates           core/emit/emitter
+    tables.c        the table of a run's state              host/run/table
 
 Imports nothing of ours; everybody may import it.
 """

@@ -25,4 +25,24 @@ def sha256_hex(data: bytes, /) -> str | None: ...
 def filled(*arguments: str | int) -> str | None:
     """Bound to the pieces that stand around them."""
 
+def table_taken(
+    raw: bytes, at: int, copy: int, image: bytearray, seldom: bytes, tail: bytearray, tail_crc: int, room: int, /
+) -> tuple[int, int, int] | None:
+    """Version, calls and `tail_crc` of a copy that differs in its values alone, and they are in `image` and `tail`."""
+
+def table_changed(
+    ops: list[tuple[Any, ...]],
+    image: bytearray,
+    tail: bytearray,
+    kept: dict[bytes, int],
+    seen: dict[bytes, tuple[int, ...] | None],
+    seldom: bytes,
+    tail_crc: int,
+    version: int,
+    calls: int,
+    room: int,
+    /,
+) -> tuple[bytes, int] | None:
+    """The copy to be written and its `tail_crc`, with the operations in it. Version 0: nothing is to be written."""
+
 def may_hold_credential(data: bytes, /) -> bool: ...

@@ -17,7 +17,7 @@ import sysconfig
 from collections.abc import Sequence
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-SOURCES = ("messages.c", "arguments.c", "quoting.c", "credentials.c", "digests.c", "filling.c", "module.c")
+SOURCES = ("messages.c", "arguments.c", "quoting.c", "credentials.c", "digests.c", "filling.c", "tables.c", "module.c")
 HEADERS = ("text.h", "core.h")
 FLAGS = ("-O2", "-g0", "-Wall", "-Wextra", "-fvisibility=hidden")
 _COMPILE_S = 300

@@ -13,6 +13,8 @@ PyObject *quote(PyObject *self, PyObject *value);
 PyObject *preview(PyObject *self, PyObject *raw);
 PyObject *sha256_hex(PyObject *self, PyObject *data);
 PyObject *filled(PyObject *self, PyObject *const *arguments, Py_ssize_t count);
+PyObject *table_taken(PyObject *self, PyObject *const *arguments, Py_ssize_t count);
+PyObject *table_changed(PyObject *self, PyObject *const *arguments, Py_ssize_t count);
 
 static inline int is_bound(PyObject *self)
 {
@@ -30,6 +32,7 @@ static inline PyObject *left_to_twin(PyObject *self, PyObject *const *arguments,
 /* Without Python, so that it can be read and tried on its own. */
 void prepare_credentials(void);
 void prepare_digests(void);
+void prepare_tables(void);
 int may_hold_credential(const unsigned char *data, size_t size);
 
 #endif

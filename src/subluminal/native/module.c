@@ -21,6 +21,8 @@ static PyMethodDef functions[] = {
     {"preview", preview, METH_O, NULL},
     {"sha256_hex", sha256_hex, METH_O, NULL},
     {"filled", (PyCFunction)(void (*)(void))filled, METH_FASTCALL, NULL},
+    {"table_taken", (PyCFunction)(void (*)(void))table_taken, METH_FASTCALL, NULL},
+    {"table_changed", (PyCFunction)(void (*)(void))table_changed, METH_FASTCALL, NULL},
     {"may_hold_credential", credential, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
@@ -49,6 +51,7 @@ static int prepare(PyObject *module)
 {
     prepare_credentials();
     prepare_digests();
+    prepare_tables();
     /* Of the sources that this was made of: the loader takes no other. */
     return PyModule_AddStringConstant(module, "SOURCES", SUB_SOURCES);
 }

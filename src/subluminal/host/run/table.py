@@ -70,6 +70,7 @@ from subluminal.host.run.pages import (
     split,
 )
 from subluminal.host.run.rings import MOST_AT_ONCE, Ring
+from subluminal.native.chosen import core
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -101,6 +102,9 @@ _WORD = struct.Struct("<QQ")
 # The count of values that most counters and buckets have, and keep.
 _USUAL = 3
 _put_usual = WRITERS[_USUAL]
+# Where entries stay where they are; None: done here.
+_taken = None if core is None else core.table_taken
+_changed = None if core is None else core.table_changed
 _MOST_MOVED = (MOST_AT_ONCE - 1) * PAGE_ROOM
 _SHORT = "it is shorter than it should be"
 _TOO_MUCH = "one call changes more state than the run's file can hold"
@@ -232,6 +236,14 @@ class Table:
     def _load(self, raw: bytes, copy: int) -> bool:
         """Take over one copy, if it is whole."""
         at = _TABLE_OFFSET + copy * TABLE_ROOM
+        if _taken is not None and self._seldom:
+            taken = _taken(raw, at, copy, self._image, self._seldom, self._tail, self._tail_crc, _ROOM)
+            if taken is not None:
+                self._version, self.calls, self._tail_crc = taken
+                self._loaded = self._version
+                self._values.clear()
+                self._all_known, self._steady = False, True
+                return True
         start = at + FRONT_AT
         length, tail_length, version, calls = FRONT.unpack_from(raw, start)
         if not FRONT_BYTES <= length <= MAX_TABLE_BYTES or version & 1 != copy:
@@ -335,38 +347,21 @@ class Table:
 
     def commit(self, ops: list[Op], calls: int = 0, defer: bool = False) -> int:
         """Publish all of it at once; the number of calls. The lock stays. `defer`: `publish` follows, under it."""
-        image, tail, kept, seen = self._image, self._tail, self._kept, self._values
         try:
-            for pool, key, values in ops:
-                if pool < MARK:
-                    if key in kept and len(values) == _USUAL:
-                        one, two, three = values
-                        _put_usual(image, kept[key] + ENTRY_BYTES, one, two, three)
-                        seen[key] = values
-                        continue
-                elif pool < LABEL and seen.get(key, ops) is None:
-                    count = len(values)
-                    raw = PACKERS[count](key, pool, count, *values)
-                    tail += raw
-                    self._tail_crc = crc32(raw, self._tail_crc)
-                    seen[key] = values
-                    continue
-                self._put(pool, key, values)
-            length, tail_length = len(image), len(tail)
             self.calls = calls = self.calls + calls
-            if length + tail_length > _ROOM:
-                self._make_room(ops)
-                length, tail_length = len(image), 0
-            elif defer:
+            version, made = self._version + 1, None
+            if _changed is not None and not self.changed:
+                made = _changed(
+                    ops, self._image, self._tail, self._kept, self._values,
+                    self._seldom, self._tail_crc, 0 if defer else version, calls, _ROOM,
+                )  # fmt: skip
+            if made is None:
+                whole = self._change(ops, version, defer)
+            else:
+                whole, self._tail_crc = made
+            if not whole:
                 self.unpublished = True
                 return calls + self.plain_calls
-            if self.changed:
-                self._change_seldom()
-            version = self._version + 1
-            _put_front(image, 0, length, tail_length, version, calls)
-            whole = _join((_pack_crc(crc32(image, self._tail_crc)), self._seldom, image, tail))
-            if length > _ROOM:
-                whole = self._write_extent(whole, version & 1)
             if os.pwrite(self.fd, whole, _COPIES_AT[version & 1]) != len(whole):
                 self.write_at(whole, _COPIES_AT[version & 1])
             self._version = version
@@ -376,9 +371,41 @@ class Table:
             self._version = -1  # what is in memory is not what stands in the file
             self._seldom = b""
             self.unpublished = False
+            self._places.clear()
+            self._forget_kept()
             for ring in self.rings:
                 ring.reset()
             raise _cannot_write(fault) from None
+
+    def _change(self, ops: list[Op], version: int, defer: bool) -> bytes:
+        """The copy to be written, with the operations in it; nothing where that is deferred."""
+        image, tail, kept, seen = self._image, self._tail, self._kept, self._values
+        for pool, key, values in ops:
+            if pool < MARK:
+                if key in kept and len(values) == _USUAL:
+                    one, two, three = values
+                    _put_usual(image, kept[key] + ENTRY_BYTES, one, two, three)
+                    seen[key] = values
+                    continue
+            elif pool < LABEL and seen.get(key, ops) is None:
+                count = len(values)
+                raw = PACKERS[count](key, pool, count, *values)
+                tail += raw
+                self._tail_crc = crc32(raw, self._tail_crc)
+                seen[key] = values
+                continue
+            self._put(pool, key, values)
+        length, tail_length = len(image), len(tail)
+        if length + tail_length > _ROOM:
+            self._make_room(ops)
+            length, tail_length = len(image), 0
+        elif defer:
+            return b""
+        if self.changed:
+            self._change_seldom()
+        _put_front(image, 0, length, tail_length, version, self.calls)
+        whole = _join((_pack_crc(crc32(image, self._tail_crc)), self._seldom, image, tail))
+        return whole if length <= _ROOM else self._write_extent(whole, version & 1)
 
     def publish(self) -> None:
         """What was deferred. A process that is killed before this leaves nothing of it."""
@@ -405,8 +432,9 @@ class Table:
             if at >= 0:
                 del image[at : at + entry_size(image, at)]
                 self._find_all()
-            self._places[key] = len(image)
+            at = len(image)
             image += pack_entry(pool, key, values)
+            self._places[key] = at
             if len(image) > MAX_TABLE_BYTES:
                 raise StateUnavailable(_TOO_MUCH)
         self._values[key] = values
