@@ -122,7 +122,8 @@ fuzz: setup
 		tests/unit/host/run/test_crash.py tests/unit/core/engine/test_paths.py tests/unit/core/engine/test_hosts.py \
 		tests/torture/test_openings.py -r s --no-header
 
-# The C part against its twins, NATIVE_TEXTS of each kind (of a run's state: turns of processes that share it); without SIMD, and under the sanitizers, a part of it.
+# The C part against its twins, NATIVE_TEXTS of each kind (of a run's state: turns of processes that share it); without
+# SIMD, and under the sanitizers, a part of it.
 NATIVE_TEXTS ?= 2000000
 fuzz-native: setup
 	@$(BIN)/python tests/fuzz/fuzz_native.py --count $(NATIVE_TEXTS)

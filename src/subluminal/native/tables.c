@@ -1,6 +1,6 @@
 /* The table of a run's state as bytes: what others did to it, and what a call does, where entries stay where they are.
  *
- * Twins: Table._load and Table.commit in host/run/table.py; host/run/pages.py says what the bytes are. All is checked
+ * Twins: Table._load and Table._change in host/run/table.py; host/run/pages.py says what the bytes are. All is checked
  * before anything is changed.
  */
 #include "core.h"

@@ -102,7 +102,7 @@ _WORD = struct.Struct("<QQ")
 # The count of values that most counters and buckets have, and keep.
 _USUAL = 3
 _put_usual = WRITERS[_USUAL]
-# Where entries stay where they are; None: done here.
+# In C, where entries stay where they are; what they leave, and all where they are None, `_load` and `_change` do.
 _taken = None if core is None else core.table_taken
 _changed = None if core is None else core.table_changed
 _MOST_MOVED = (MOST_AT_ONCE - 1) * PAGE_ROOM
